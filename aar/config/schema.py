@@ -1,0 +1,275 @@
+"""Every setting of aar with its default (DESIGN 7). Docstrings below fields are what `docs/` shows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+PermissionMode = Literal["plan", "ask", "edit", "auto", "unsafe"]
+Wall = Literal["auto", "bubblewrap", "landlock", "seatbelt", "none"]
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A table of the config file. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, use_attribute_docstrings=False)
+
+
+class ModelConfig(Section):
+    """``[model]``: which model answers, and how it is asked."""
+
+    name: str | None = None
+    """``provider/model``; none: the first of a key in the environment, a running Ollama, ``local``."""
+    fallback: tuple[str, ...] = ()
+    """Models that go on when this one finally fails, in order."""
+    small: str | None = None
+    """Model for titles, summaries and routing."""
+    reasoning: str | NonNegativeInt | None = None
+    """``off minimal low medium high max``, or a number of tokens."""
+    api: Literal["auto", "responses", "chat"] = "auto"
+    """Which of a vendor's interfaces to use."""
+    stream: bool = True
+    """Whether answers come piece by piece."""
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    """Sampling temperature; none: the server's default (0 for the embedded model)."""
+    max_output_tokens: PositiveInt | None = None
+    """Tokens of one answer; none: the server's default."""
+    stop: tuple[str, ...] = ()
+    """Sequences at which the model stops."""
+    cache: Literal["auto", "off"] = "auto"
+    """Prompt caching marks for vendors that need them."""
+    retries: PositiveInt = 5
+    """Attempts in all for one request."""
+    dialect: Literal["auto", "native", "text", "files"] = "auto"
+    """How the model acts: trained tool calls, tool calls in plain text, whole-file answers."""
+    context_window: PositiveInt | None = None
+    """Tokens that fit; none: what the catalogue or the server says."""
+
+
+class ProviderConfig(Section):
+    """``[providers.NAME]``: one server."""
+
+    base_url: str | None = None
+    """Address of the server."""
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the key."""
+    api_key_command: str | None = None
+    """Command that prints the key."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Headers added to every request."""
+    timeout: Positive = 600
+    """Seconds without a byte after which a request has failed."""
+    extra: dict[str, Any] = Field(default_factory=dict)
+    """Merged into the body of every request."""
+    model_path: str | None = None
+    """Weights file for ``local``."""
+    context_window: PositiveInt | None = None
+    """Tokens of context that ``local`` and ``ollama`` allot."""
+    threads: PositiveInt | None = None
+    """Threads of ``local``; none: one for each core."""
+    keep_warm: NonNegativeFloat = 300
+    """Seconds that the worker of ``local`` stays after its last request."""
+
+
+class LimitsConfig(Section):
+    """``[limits]``: for one run."""
+
+    steps: PositiveInt = 500
+    """Model requests."""
+    seconds: NonNegativeFloat = 0
+    """Wall-clock seconds; 0: no limit."""
+    tokens: NonNegativeInt = 0
+    """Tokens in all; 0: no limit."""
+    usd: NonNegativeFloat = 0
+    """US dollars; 0: no limit."""
+    tool_calls_per_step: PositiveInt = 50
+    """Tool calls of one answer that are run; the rest are refused with the reason."""
+
+
+class BudgetConfig(Section):
+    """``[budget]``: over runs."""
+
+    session_usd: NonNegativeFloat = 0
+    """US dollars for a session; 0: no limit."""
+    day_usd: NonNegativeFloat = 0
+    """US dollars for a day; 0: no limit."""
+    warn_at: Share = 0.8
+    """Share of a limit at which a warning is shown."""
+
+
+class GuardrailsConfig(Section):
+    """``[guardrails]``: how aar helps a model that got stuck. All counts are for one run."""
+
+    max_tokens_recoveries: NonNegativeInt = 2
+    """How often an answer cut at the output limit is continued."""
+    max_empty_answers: NonNegativeInt = 2
+    """How often an empty answer is asked again."""
+    max_repeated_tool_steps: PositiveInt = 3
+    """Equal steps in a row after which the run stops; a warning comes one earlier."""
+    reserve_tokens: NonNegativeInt = 512
+    """Tokens kept back from the token limit for the last answer."""
+    reserve_cost_fraction: Share = 0.1
+    """Share of the cost limit kept back for the last answer."""
+
+
+class PermissionsConfig(Section):
+    """``[permissions]``: what needs a question."""
+
+    mode: PermissionMode | None = None
+    """See the mode table in docs/safety.md; none: ``ask`` where a person answers, ``auto`` for aar run."""
+    allow: tuple[str, ...] = ()
+    """Rules that allow."""
+    ask: tuple[str, ...] = ()
+    """Rules that ask."""
+    deny: tuple[str, ...] = ()
+    """Rules that deny."""
+
+
+class SandboxConfig(Section):
+    """``[sandbox]``: the wall around commands."""
+
+    mode: Wall = "auto"
+    """Which wall; ``auto`` takes the strongest that works here."""
+    allow_domains: tuple[str, ...] = ()
+    """Hosts that commands may reach."""
+    readable: tuple[str, ...] = ()
+    """Paths that may be read although they look secret."""
+    writable: tuple[str, ...] = ()
+    """Folders that may be written besides the workspace."""
+    protected: tuple[str, ...] = ()
+    """More paths in the workspace that commands may not write."""
+    secrets: tuple[str, ...] = ()
+    """More paths that may not be read."""
+    memory_mb: NonNegativeInt = 0
+    """Address space of a command in MiB; 0: no limit."""
+    processes: NonNegativeInt = 0
+    """Processes of a command; 0: no limit."""
+
+
+class ToolSettings(Section):
+    """``[tools.NAME]``: one tool."""
+
+    timeout: Positive | None = None
+    """Seconds a call may take."""
+
+
+class ToolsConfig(Section):
+    """``[tools]``."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
+
+    enabled: tuple[str, ...] | None = None
+    """Names of the tools that the model gets; none: all."""
+    max_output_chars: PositiveInt = 50_000
+    """Characters of one result that the model sees; the whole is kept for read_output."""
+    parallel: PositiveInt = 8
+    """Read-only calls of one step that run side by side."""
+
+    __pydantic_extra__: dict[str, ToolSettings]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def timeout(self, name: str, default: float) -> float:
+        """Return the timeout of tool ``name`` in seconds."""
+        settings = (self.__pydantic_extra__ or {}).get(name)
+        return default if settings is None or settings.timeout is None else settings.timeout
+
+
+class ContextConfig(Section):
+    """``[context]``: what is put before the model."""
+
+    compact_at: Share = 0.7
+    """Share of the window at which the session is compacted."""
+    files_budget_tokens: PositiveInt = 6000
+    """Tokens of file content that a model of the ``files`` dialect is shown."""
+    max_prompt_chars: PositiveInt = 1_000_000
+    """Longest prompt that is taken."""
+    max_attachment_bytes: PositiveInt = 10_000_000
+    """Largest attached file or image."""
+
+
+class SessionConfig(Section):
+    """``[session]``."""
+
+    store: bool = True
+    """Whether sessions are kept on disk."""
+
+
+class VerifyConfig(Section):
+    """``[verify]``: checks that end a run."""
+
+    commands: tuple[str, ...] = ()
+    """Commands that must pass."""
+    timeout: Positive = 600
+    """Seconds for one command."""
+    max_output_chars: PositiveInt = 6000
+    """Characters of a failing command's output that the model sees."""
+
+
+class TuiConfig(Section):
+    """``[tui]``."""
+
+    theme: str = "auto"
+    """Name of a theme."""
+    layout: dict[str, Any] = Field(default_factory=dict)
+    """Which parts of the screen are shown."""
+    keys: dict[str, str] = Field(default_factory=dict)
+    """Keys by action."""
+
+
+class McpServerConfig(Section):
+    """``[mcp.servers.NAME]``: one MCP server."""
+
+    command: str | None = None
+    """Program, for stdio."""
+    args: tuple[str, ...] = ()
+    """Its arguments."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Its environment."""
+    url: str | None = None
+    """Address, for streamable HTTP."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Headers, for streamable HTTP."""
+    required: bool = False
+    """Whether a run without it must not start."""
+    enabled: bool = True
+    """Whether it is used."""
+
+
+class McpConfig(Section):
+    """``[mcp]``."""
+
+    servers: dict[str, McpServerConfig] = Field(default_factory=dict[str, McpServerConfig])
+    """Servers by name."""
+
+
+class LogConfig(Section):
+    """``[log]``: the diagnostics log under ``<data>/logs``."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is written."""
+    trace: tuple[Literal["llm", "mcp"], ...] = ()
+    """Which traffic is written out, redacted."""
+
+
+class Config(Section):
+    """All settings."""
+
+    model: ModelConfig = ModelConfig.model_construct()
+    providers: dict[str, ProviderConfig] = Field(default_factory=dict[str, ProviderConfig])
+    limits: LimitsConfig = LimitsConfig.model_construct()
+    budget: BudgetConfig = BudgetConfig.model_construct()
+    guardrails: GuardrailsConfig = GuardrailsConfig.model_construct()
+    permissions: PermissionsConfig = PermissionsConfig.model_construct()
+    sandbox: SandboxConfig = SandboxConfig.model_construct()
+    tools: ToolsConfig = ToolsConfig.model_construct()
+    context: ContextConfig = ContextConfig.model_construct()
+    session: SessionConfig = SessionConfig.model_construct()
+    verify: VerifyConfig = VerifyConfig.model_construct()
+    tui: TuiConfig = TuiConfig.model_construct()
+    mcp: McpConfig = McpConfig.model_construct()
+    hooks: dict[str, Any] = Field(default_factory=dict)
+    agents: dict[str, Any] = Field(default_factory=dict)
+    memory: dict[str, Any] = Field(default_factory=dict)
+    log: LogConfig = LogConfig.model_construct()

@@ -1,0 +1,1 @@
+"""The ground floor: the words that every part of aar speaks. Imports nothing of aar."""

@@ -1,0 +1,259 @@
+"""Ports: the Protocols through which the floors above reach the world, and each other.
+
+``core`` and ``tools`` get their collaborators as arguments of these shapes, so that tests inject their
+own without patching. A tool gets them all in one `ToolContext`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from aar.protocol.events import Approval, ApprovalRequest, CheckpointEvent, Event, PlanItem
+
+
+class Emit(Protocol):
+    """The way into the session. Stamps the envelope (ids, run, step, agent) of what it is given."""
+
+    def append(self, *events: Event) -> tuple[Event, ...]:
+        """Store ``events`` (written to the file when this returns), hand them on, return them stamped."""
+        ...
+
+    def publish(self, event: Event) -> None:
+        """Hand on an event that is not stored (`StreamChunk`, `ToolProgress`)."""
+        ...
+
+
+class Approver(Protocol):
+    """Whoever answers approval requests. Without one the answer is always no."""
+
+    async def decide(self, request: ApprovalRequest) -> Approval:
+        """Return the decision; waits as long as a person takes."""
+        ...
+
+
+class Checkpointer(Protocol):
+    """Keeps the state of files before they change."""
+
+    async def before(self, call_id: str, paths: Sequence[Path] | None) -> CheckpointEvent | None:
+        """Keep ``paths`` (``None``: the whole workspace); ``None`` is returned when nothing was kept."""
+        ...
+
+    def blob(self, data: bytes) -> str | None:
+        """Keep the content of one file and return its blob id, or ``None`` when blobs are not kept."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileStamp:
+    """Identity of a file's content at one moment: changes when the file is written."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+class FileAccess(Protocol):
+    """Files as tools see them: paths are resolved, limits are checked where the file is opened.
+
+    Every method takes a path as the model wrote it (relative to the workspace, or absolute).
+
+    Raises:
+        ToolFailure: ``blocked`` outside of what is allowed, ``not_found``, ``invalid_arguments`` for a
+            folder, device or FIFO, ``stale_file`` for a file that changed since the model read it.
+    """
+
+    def resolve(self, path: str) -> Path:
+        """Return the absolute, symlink-free path."""
+        ...
+
+    def display(self, path: Path) -> str:
+        """Return the path as the model should see it: relative inside the workspace."""
+        ...
+
+    def read_bytes(self, path: str) -> bytes:
+        """Return a regular file's content and remember that the model knows it."""
+        ...
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        """Replace a file atomically (parents are made, mode bits kept); refuses a stale one."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove a regular file; refuses a stale one."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Tell whether anything is there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnRequest:
+    """A process to start.
+
+    Attributes:
+        argv: Program and arguments; a shell command is ``("/bin/sh" or bash, "-c", command)``.
+        cwd: Working folder.
+        env: Additions to the scrubbed environment.
+        kind: ``tool`` runs inside the wall; ``helper`` is aar's own (git, rg); ``interactive`` keeps the
+            terminal (an editor that the user opened).
+        timeout_s: Seconds until the process tree is killed; ``None``: no limit.
+        writable: Folders that may be written besides the workspace (``tool`` only).
+        read_only: Whether even the workspace may not be written (plan mode).
+        network: Whether the network may be used.
+        stdin: Bytes for standard input; ``None``: closed.
+        max_output: Bytes of output that are kept in memory (head and tail).
+        spool: File that gets the whole output, or ``None``.
+        merge_stderr: Whether standard error goes into the same stream as standard output.
+    """
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    kind: Literal["tool", "helper", "interactive"] = "tool"
+    timeout_s: float | None = None
+    writable: tuple[Path, ...] = ()
+    read_only: bool = False
+    network: bool = False
+    stdin: bytes | None = None
+    max_output: int = 1_000_000
+    spool: Path | None = None
+    merge_stderr: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnResult:
+    """How a process ended.
+
+    Attributes:
+        output: Head and tail of standard output (and error when merged); a line tells what was cut.
+        stderr: Head and tail of standard error when not merged.
+        exit_code: Negative signal number for a killed process; ``None`` when it was never reaped.
+        total_bytes: All that was written, kept or not.
+        truncated: Whether ``output`` is less than that.
+        timed_out: Whether the tree was killed for time.
+        duration_s: Wall-clock seconds.
+        wall: Name of the wall that held (``bubblewrap``, ``landlock``, ``none`` …).
+    """
+
+    output: bytes
+    stderr: bytes
+    exit_code: int | None
+    total_bytes: int
+    truncated: bool
+    timed_out: bool
+    duration_s: float
+    wall: str
+
+
+class Process(Protocol):
+    """A running process."""
+
+    @property
+    def pid(self) -> int:
+        """Process id; also its process group."""
+        ...
+
+    async def wait(self) -> SpawnResult:
+        """Wait for the end. Cancelling the wait kills the tree."""
+        ...
+
+    def output(self) -> bytes:
+        """Head and tail of what was written so far."""
+        ...
+
+    async def kill(self) -> None:
+        """Kill the tree; returns within a second."""
+        ...
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        ...
+
+
+class Spawner(Protocol):
+    """The one way to start a process (DESIGN 1.3)."""
+
+    @property
+    def wall(self) -> str:
+        """Name of the wall around ``tool`` processes; ``none`` when there is none."""
+        ...
+
+    async def start(self, request: SpawnRequest, on_output: Callable[[bytes], None] | None = None) -> Process:
+        """Start a process; ``on_output`` gets every piece as it comes.
+
+        Raises:
+            SandboxError: The wall could not be raised.
+            FileNotFoundError: The program does not exist.
+        """
+        ...
+
+    async def run(
+        self, request: SpawnRequest, on_output: Callable[[bytes], None] | None = None
+    ) -> SpawnResult:
+        """Start a process and wait for its end. Cancelling kills the tree."""
+        ...
+
+
+class OutputKeeper(Protocol):
+    """Keeps whole tool outputs on disk, so that the model's view may be cut."""
+
+    def new_file(self, call_id: str) -> tuple[str, Path]:
+        """Return a reference for ``read_output`` and the path of a new file for it."""
+        ...
+
+    def keep(self, call_id: str, text: str) -> str:
+        """Store ``text`` and return its reference."""
+        ...
+
+    def path(self, reference: str) -> Path:
+        """Return the file of ``reference``.
+
+        Raises:
+            ToolFailure: ``not_found`` for a reference of which nothing is kept.
+        """
+        ...
+
+
+Ask = Callable[[str, Sequence[str]], Awaitable[str | None]]
+"""``await ask(question, options)``: the user's answer, or ``None`` when nobody can answer."""
+
+
+@dataclass(slots=True)
+class ToolContext:
+    """All that a tool may use. One is made for each call.
+
+    Attributes:
+        call_id: Of the call.
+        workspace: Root of the project, absolute and resolved.
+        files: Files, within the limits.
+        spawner: Processes, inside the wall.
+        outputs: Where whole outputs are kept.
+        progress: Shows a piece of output while the tool runs.
+        ask: Asks the user.
+        plan: Items of the todo list or plan as they stand.
+        set_plan: Replaces them (becomes a `PlanEvent`).
+        read_only: Whether nothing may be written (plan mode).
+        max_output_chars: Characters of output that the model will see.
+        background: Background processes of the session by shell id.
+        settings: ``[tools] NAME.KEY`` values of the config.
+    """
+
+    call_id: str
+    workspace: Path
+    files: FileAccess
+    spawner: Spawner
+    outputs: OutputKeeper
+    progress: Callable[[str], None]
+    ask: Ask
+    plan: tuple[PlanItem, ...]
+    set_plan: Callable[[Sequence[PlanItem]], None]
+    read_only: bool = False
+    max_output_chars: int = 50_000
+    background: dict[str, Process] = field(default_factory=dict[str, Process])
+    settings: Mapping[str, object] = field(default_factory=dict[str, object])
+    checkpointer: Checkpointer | None = None

@@ -1,0 +1,39 @@
+"""Text that is safe to store: valid Unicode, no lone surrogates.
+
+Models, file names and JSON escapes can carry lone surrogates, which no UTF-8 file can hold. They are
+replaced by U+FFFD at the border, so that every later part may rely on ``str.encode()``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+from pydantic import BeforeValidator
+
+
+def clean_text(text: str) -> str:
+    """Return ``text`` with every lone surrogate replaced by U+FFFD (a valid pair is joined)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def clean_json(value: Any) -> Any:
+    """Apply `clean_text` to every string of a JSON value, keys included."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {clean_json(key): clean_json(item) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [clean_json(item) for item in cast("list[Any]", value)]
+    return value
+
+
+Text = Annotated[str, BeforeValidator(clean_json)]
+"""A pydantic string field that accepts any Python string and holds valid Unicode."""
+
+JsonObject = Annotated[dict[str, Any], BeforeValidator(clean_json)]
+"""A pydantic field for a JSON object whose strings are valid Unicode."""
