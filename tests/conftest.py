@@ -1,0 +1,25 @@
+"""Every test runs with a home of its own and without anybody's keys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_FOREIGN = ("_API_KEY", "_TOKEN", "_SECRET", "_BASE_URL")
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Point AAR_HOME and HOME into a temporary folder and drop keys, proxies and AAR_ settings."""
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name.startswith(("AAR_", "GIT_")) or name.endswith(_FOREIGN) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AAR_HOME", str(home / "aar"))
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return home
