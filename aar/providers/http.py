@@ -1,0 +1,168 @@
+"""What every provider that speaks HTTP shares: addresses, one client, errors of the network."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError
+from aar.providers.http_errors import scrub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from httpx2 import AsyncClient
+
+CONNECT_TIMEOUT_S = 10.0
+"""Seconds that a connection may take."""
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether ``host`` is this machine (a name or an address; brackets are fine)."""
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def host_of(base_url: str) -> str:
+    """Return the host of an address in lower case.
+
+    Raises:
+        ConfigurationError: It is no plain ``http`` or ``https`` address.
+    """
+    problem = _address_problem(base_url)
+    if problem:
+        raise ConfigurationError(
+            f"The address {scrub(base_url)!r} cannot be used: {problem}. "
+            "Write it as http://HOST:PORT/v1 or https://HOST/v1."
+        )
+    return (urlsplit(base_url).hostname or "").rstrip(".").lower()
+
+
+def _address_problem(base_url: str) -> str | None:
+    if any(char.isspace() or not char.isprintable() or char == "\\" for char in base_url):
+        return "it has spaces, backslashes or control characters"
+    try:
+        parts = urlsplit(base_url)
+        port = parts.port
+    except ValueError as error:
+        return str(error)
+    if parts.scheme not in {"http", "https"}:
+        return "it does not start with http:// or https://"
+    if not parts.hostname or port == 0:
+        return "it names no host"
+    if parts.username is not None or parts.password is not None:
+        return "it carries a user name or password; put keys into api_key_env"
+    if parts.query or parts.fragment:
+        return "it has a query or a fragment"
+    return None
+
+
+class HttpClient:
+    """One lazily made client. Importing and reading certificates happen in a thread, off the event loop."""
+
+    def __init__(self, base_url: str, headers: Mapping[str, str], idle_timeout_s: float) -> None:
+        """Args: ``idle_timeout_s`` is for how long no byte may come before a request has failed."""
+        self.host = host_of(base_url)
+        self._base_url = base_url
+        self._headers = dict(headers)
+        self._idle_timeout_s = idle_timeout_s
+        self._client: AsyncClient | None = None
+        self._lock = asyncio.Lock()
+
+    async def get(self) -> AsyncClient:
+        """Return the client, made on first use."""
+        if self._client is None:
+            async with self._lock:
+                if self._client is None:
+                    self._client = await asyncio.to_thread(self._open)
+        return self._client
+
+    def _open(self) -> AsyncClient:
+        import httpx2
+
+        loopback = is_loopback(self.host)
+        plain = self._base_url.startswith("http://") and loopback
+        timeout = httpx2.Timeout(self._idle_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
+        return httpx2.AsyncClient(
+            headers=self._headers,
+            timeout=timeout,
+            # Certificates cost some 80 ms to read and are not needed for plain HTTP to this machine.
+            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else httpx2.create_ssl_context(),
+            trust_env=not loopback,
+            follow_redirects=False,
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+
+def network_error(
+    error: Exception, *, server: str, answering: bool, secrets: Iterable[str] = ()
+) -> ProviderError:
+    """Return the error that a failure of the HTTP library means.
+
+    Args:
+        error: An ``httpx2.HTTPError``, or another exception of the transport.
+        server: Host, for the sentence.
+        answering: Whether the answer had begun: then it was cut, else it never came.
+        secrets: Texts that must not be in the sentence.
+    """
+    name = type(error).__name__
+    said = scrub(str(error), secrets).strip().rstrip(".") or name
+    if name == "ConnectTimeout":
+        waited = f"{CONNECT_TIMEOUT_S:.0f} s"
+        text = f"{server} did not take the connection within {waited}. Check base_url and the network."
+        return ProviderError(ErrorKind.TIMEOUT, text, detail=said)
+    if name.endswith("Timeout"):
+        text = f"{server} sent nothing for too long. Try again, or raise the provider's timeout."
+        return ProviderError(ErrorKind.TIMEOUT, text, detail=said)
+    if name in {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
+        text = f"The request to {server} could not be made: {said}. Check base_url and headers."
+        return ProviderError(ErrorKind.INVALID_REQUEST, text, detail=said)
+    if answering and name != "DecodingError":
+        text = f"The answer of {server} was cut off: {said}. Try again."
+        return ProviderError(ErrorKind.INCOMPLETE_STREAM, text, detail=said)
+    if name == "DecodingError":
+        text = f"{server} sent something that cannot be unpacked: {said}. Try again."
+        return ProviderError(ErrorKind.MALFORMED_RESPONSE, text, detail=said)
+    return ProviderError(ErrorKind.NETWORK, _unreachable(error, server, said), detail=said)
+
+
+def _unreachable(error: Exception, server: str, said: str) -> str:
+    causes = _causes(error)
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        return f"The host {server} was not found. Check base_url and the network."
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return f"No secure connection to {server}: {said}. Check base_url, or set SSL_CERT_FILE."
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return f"Nothing answers at {server}. Start the server, or check base_url."
+    if type(error).__name__ == "ProxyError":
+        return f"The proxy to {server} failed: {said}. Check HTTPS_PROXY and NO_PROXY."
+    return f"The connection to {server} failed: {said}. Check the network and try again."
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    todo: list[BaseException] = [error]
+    while todo and len(found) < 20:
+        current = todo.pop()
+        if current in found:
+            continue
+        found.append(current)
+        todo.extend(cause for cause in (current.__cause__, current.__context__) if cause is not None)
+        if isinstance(current, BaseExceptionGroup):
+            todo.extend(current.exceptions)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return found

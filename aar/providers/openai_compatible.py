@@ -1,0 +1,302 @@
+"""Any server that speaks chat completions (``POST {base_url}/chat/completions``), over httpx2."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import SecretStr
+
+from aar import __version__
+from aar.protocol.errors import ErrorKind, ProviderError
+from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
+from aar.providers.http import HttpClient, network_error
+from aar.providers.http_errors import parse_body, read_error, server_error
+from aar.providers.openai_body import BodyDecoder
+from aar.providers.openai_decode import AnswerContext
+from aar.providers.openai_encode import EncodedRequest, RequestEncoder, WireOptions
+
+if TYPE_CHECKING:
+    from httpx2 import Response
+
+_OPTIONAL = (
+    "stream_options",
+    "prompt_cache_key",
+    "reasoning_effort",
+    "reasoning",
+    "thinking",
+    "chat_template_kwargs",
+    "response_format",
+    "temperature",
+    "max_completion_tokens",
+    "max_tokens",
+)
+"""Fields without which a request still makes sense, in the order in which they are given up."""
+
+_REFUSAL = re.compile(
+    r"unsupported|not supported|unknown|unrecognized|unexpected|not permitted|not allowed|invalid"
+    r"|extra (?:inputs|fields)|does not support|not available|only .* supported|no such"
+    r"|additional propert|extra_forbidden"
+)
+_OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+_MAX_REFUSALS = 3
+_ERROR_BODY_LIMIT = 1_000_000
+_DRAIN_S = 0.25
+
+
+class _Adapted(Exception):  # noqa: N818 - not an error: the request is sent again without a field
+    """The server refused an optional field, which is left out from now on."""
+
+
+@dataclass(slots=True)
+class _Refused:
+    """What a server did not take for one model."""
+
+    left_out: set[str] = field(default_factory=set[str])
+    renamed: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How one server is reached.
+
+    Attributes:
+        name: Name of the provider, as in ``name/model``.
+        base_url: Address up to, and without, ``/chat/completions``.
+        key: Sent as a bearer token; ``None``: the request goes out without one.
+        headers: More headers; they win over those that aar makes.
+        timeout: Seconds without a byte after which a request has failed.
+        extra: Merged into the body of every request.
+        stream: Whether answers come piece by piece.
+        wire: The server's dialect; ``None``: the plain one.
+    """
+
+    name: str
+    base_url: str
+    key: SecretStr | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeout: float = 600
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    stream: bool = True
+    wire: WireOptions | None = None
+
+
+class OpenAICompatibleProvider(Provider):
+    """Speaks chat completions to one server."""
+
+    def __init__(self, endpoint: Endpoint, describe: Callable[[str], ProviderCapabilities]) -> None:
+        """Make the provider; nothing is opened before the first request.
+
+        Args:
+            endpoint: The server.
+            describe: Tells what a model can do.
+
+        Raises:
+            ConfigurationError: The address cannot be used.
+        """
+        self.name = endpoint.name
+        self._endpoint = endpoint
+        self._describe = describe
+        self._url = endpoint.base_url.rstrip("/")
+        self._http = HttpClient(self._url, _headers(endpoint), endpoint.timeout)
+        self._server = self._http.host
+        self._encoder = RequestEncoder(endpoint.wire or WireOptions(self._server))
+        self._refused: dict[str, _Refused] = {}
+        secret = endpoint.key.get_secret_value() if endpoint.key else ""
+        self._secrets = tuple(text for text in (secret, *endpoint.headers.values()) if len(text) >= 8)
+
+    def capabilities(self, model: str) -> ProviderCapabilities:
+        """Tell what ``model`` can do."""
+        return self._describe(model)
+
+    async def stream(self, request: ProviderRequest) -> AsyncIterator[Delta]:
+        """Ask, and yield the answer piece by piece."""
+        chances = _MAX_REFUSALS
+        while True:
+            try:
+                async with aclosing(self._attempt(request, may_adapt=chances > 0)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+                return
+            except _Adapted as adapted:
+                notice = str(adapted)
+            chances -= 1
+            yield Delta(progress=notice)
+
+    async def _attempt(self, request: ProviderRequest, *, may_adapt: bool) -> AsyncGenerator[Delta]:
+        encoded = self._encode(request)
+        answering = False
+        try:
+            client = await self._http.get()
+            url = f"{self._url}/chat/completions"
+            async with client.stream("POST", url, content=encoded.body) as response:
+                if response.status_code != 200:
+                    body = await _read_error(response)
+                    if may_adapt:
+                        self._adapt(request.model, encoded, response.status_code, body)
+                    raise self._error(response, body, request.model)
+                answering = True
+                async for delta in self._answer(response, request.model, encoded):
+                    yield delta
+        except (ProviderError, _Adapted):
+            raise
+        except Exception as error:
+            raise self._failure(error, answering=answering) from error
+
+    async def _answer(self, response: Response, model: str, encoded: EncodedRequest) -> AsyncIterator[Delta]:
+        decoder = BodyDecoder(
+            AnswerContext(
+                server=self._server,
+                model=model,
+                headers=_lower(response.headers),
+                taken_ids=encoded.call_ids,
+                secrets=self._secrets,
+            )
+        )
+        pieces = response.aiter_bytes()
+        async for piece in pieces:
+            for delta in decoder.feed(piece):
+                yield delta
+            if decoder.done:
+                for delta in decoder.feed(await _drain(pieces)):
+                    yield delta
+                break
+        for delta in decoder.finish():
+            yield delta
+
+    def _encode(self, request: ProviderRequest) -> EncodedRequest:
+        refused = self._refused.get(request.model) or _Refused()
+        return self._encoder.encode(
+            request,
+            stream=self._endpoint.stream,
+            extra=self._endpoint.extra,
+            left_out=frozenset(refused.left_out),
+            renamed=refused.renamed,
+        )
+
+    def _adapt(self, model: str, encoded: EncodedRequest, status: int, body: bytes) -> None:
+        """Take note of an optional field that the server refused.
+
+        Raises:
+            _Adapted: There is one; the request makes sense without it.
+        """
+        if status not in {400, 422} or not _REFUSAL.search(read_error(parse_body(body)).words):
+            return
+        said = body.decode("utf-8", "replace")
+        for name in _OPTIONAL:
+            if name not in encoded.fields or not re.search(rf"\b{name}\b", said):
+                continue
+            refused = self._refused.setdefault(model, _Refused())
+            other = _OTHER_NAME.get(name)
+            if other and re.search(rf"\b{other}\b", said) and other not in refused.renamed:
+                refused.renamed[name] = other
+                raise _Adapted(f"{self._server} wants {other} instead of {name} for {model}.")
+            refused.left_out.add(name)
+            raise _Adapted(f"{self._server} does not take {name} for {model}; it is left out.")
+
+    def _error(self, response: Response, body: bytes, model: str) -> ProviderError:
+        if 300 <= response.status_code < 400:
+            target = str(response.headers.get("location", ""))[:200]
+            text = f"{self._server} sends requests elsewhere ({target}). Set base_url to the right address."
+            return ProviderError(ErrorKind.INVALID_REQUEST, text, status=response.status_code)
+        return server_error(
+            response.status_code,
+            _lower(response.headers),
+            body,
+            server=self._server,
+            model=model,
+            secrets=self._secrets,
+        )
+
+    def _failure(self, error: Exception, *, answering: bool) -> ProviderError:
+        import httpx2
+
+        if not isinstance(
+            error, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError | OSError | UnicodeError
+        ):
+            raise error
+        return network_error(error, server=self._server, answering=answering, secrets=self._secrets)
+
+    async def list_models(self) -> list[str]:
+        """Ask the server for its models; empty when it cannot tell.
+
+        Raises:
+            ProviderError: It cannot be reached, or does not accept the key.
+        """
+        try:
+            client = await self._http.get()
+            response = await client.get(f"{self._url}/models")
+        except Exception as error:
+            raise self._failure(error, answering=False) from error
+        if response.status_code in {401, 403}:
+            raise self._error(response, response.content, "")
+        return _model_names(parse_body(response.content)) if response.status_code == 200 else []
+
+    async def aclose(self) -> None:
+        """Close all connections and forget encoded messages."""
+        self._encoder.clear()
+        await self._http.aclose()
+
+
+def _headers(endpoint: Endpoint) -> dict[str, str]:
+    headers = {
+        "content-type": "application/json",
+        "accept": "text/event-stream, application/json" if endpoint.stream else "application/json",
+        "user-agent": f"aar/{__version__}",
+    }
+    if endpoint.key is not None:
+        headers["authorization"] = f"Bearer {endpoint.key.get_secret_value()}"
+    headers.update({name.lower(): value for name, value in endpoint.headers.items()})
+    return headers
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+async def _read_error(response: Response) -> bytes:
+    """Read the body of an error. What came before a cut is enough."""
+    import httpx2
+
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async for piece in response.aiter_bytes():
+            pieces.append(piece)
+            size += len(piece)
+            if size > _ERROR_BODY_LIMIT:
+                break
+    except httpx2.HTTPError:
+        pass
+    return b"".join(pieces)
+
+
+async def _drain(pieces: AsyncIterator[bytes]) -> bytes:
+    """Read what follows the end mark, shortly: a body read to its end leaves the connection usable."""
+    rest = b""
+    try:
+        async with asyncio.timeout(_DRAIN_S):
+            async for piece in pieces:
+                rest += piece
+    except Exception:
+        return rest  # The answer is complete; how the connection ends does not matter.
+    return rest
+
+
+def _model_names(body: Any) -> list[str]:
+    if isinstance(body, dict):
+        answer = cast("dict[str, Any]", body)
+        body = answer.get("data") or answer.get("models")
+    found: list[str] = []
+    for item in cast("list[Any]", body) if isinstance(body, list) else []:
+        name: Any = item
+        if isinstance(item, dict):
+            fields = cast("dict[str, Any]", item)
+            name = fields.get("id") or fields.get("name")
+        if isinstance(name, str) and name:
+            found.append(name.removeprefix("models/"))
+    return found

@@ -1,0 +1,326 @@
+"""Requests of the chat-completions wire, as bytes. Each message is encoded once in its life.
+
+Messages are immutable and keep their identity from step to step, so their encoded form is kept by
+identity; a request costs one join, however long the conversation is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aar.protocol.messages import (
+    ImageBlock,
+    Message,
+    ReasoningBlock,
+    ResourceBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from aar.protocol.tool import ToolSpec
+from aar.providers.base import ProviderRequest
+from aar.providers.openai_reasoning import unseal
+
+ReasoningStyle = Literal["effort", "openrouter", "template", "thinking", "none"]
+"""How a server is told to think: ``reasoning_effort``, OpenRouter's ``reasoning`` object,
+``chat_template_kwargs`` (vLLM, llama.cpp), DeepSeek's ``thinking`` switch, or not at all."""
+
+_MAX_ID = 40
+_EFFORTS = {"off": "none", "max": "high"}
+_BUDGETS = ((1, "none"), (2_000, "minimal"), (6_000, "low"), (20_000, "medium"))
+_KEPT_REQUESTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class WireOptions:
+    """What a server's dialect of the wire needs.
+
+    Attributes:
+        server: Host; opaque thinking goes back only to the server that gave it.
+        max_tokens_field: Name of the field that limits the answer.
+        reasoning: See `ReasoningStyle`.
+        cache_key: Whether ``prompt_cache_key`` is understood.
+        short_ids: Whether ids of tool calls must be nine letters and digits (Mistral).
+    """
+
+    server: str
+    max_tokens_field: str = "max_tokens"
+    reasoning: ReasoningStyle = "effort"
+    cache_key: bool = False
+    short_ids: bool = False
+
+
+@dataclass(slots=True)
+class _Encoded:
+    message: Message
+    body: bytes
+    call_ids: tuple[str, ...]
+    used: int
+
+
+@dataclass(slots=True)
+class _ToolsEncoded:
+    tools: tuple[ToolSpec, ...]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRequest:
+    """A request ready to be sent.
+
+    Attributes:
+        body: JSON.
+        fields: Names of the optional fields in it, which a server may refuse.
+        call_ids: Ids of all tool calls in the conversation.
+    """
+
+    body: bytes
+    fields: frozenset[str] = frozenset()
+    call_ids: frozenset[str] = field(default_factory=frozenset[str])
+
+
+class RequestEncoder:
+    """Encodes requests to one server."""
+
+    def __init__(self, options: WireOptions) -> None:
+        self.options = options
+        self._messages: dict[int, _Encoded] = {}
+        self._tools: dict[int, _ToolsEncoded] = {}
+        self._system: tuple[str, bytes] = ("", b"")
+        self._requests = 0
+
+    def encode(
+        self,
+        request: ProviderRequest,
+        *,
+        stream: bool,
+        extra: Mapping[str, Any] | None = None,
+        left_out: frozenset[str] = frozenset(),
+        renamed: Mapping[str, str] | None = None,
+    ) -> EncodedRequest:
+        """Return the body of ``request``.
+
+        Args:
+            request: What to ask.
+            stream: Whether the answer should come piece by piece.
+            extra: Fields from the config; ``request.extra`` goes over them; a null removes a field.
+            left_out: Optional fields that this server does not take.
+            renamed: Fields that this server calls otherwise.
+        """
+        self._requests += 1
+        fields = self._fields(request, stream=stream)
+        for more in (extra or {}, request.extra):
+            fields.update(more)
+        for old, new in (renamed or {}).items():
+            if old in fields:
+                fields[new] = fields.pop(old)
+        kept = {name: value for name, value in fields.items() if value is not None and name not in left_out}
+        messages, call_ids = self._conversation(request)
+        head = _json({"model": request.model})[:-1]
+        tools = self._tool_list(request.tools)
+        parts = [head, b',"messages":[', messages, b"]"]
+        if tools:
+            parts += [b',"tools":', tools]
+        parts.append(b"," + _json(kept)[1:] if kept else b"}")
+        return EncodedRequest(b"".join(parts), frozenset(kept), call_ids)
+
+    def clear(self) -> None:
+        """Forget all messages."""
+        self._messages.clear()
+        self._tools.clear()
+
+    def _fields(self, request: ProviderRequest, *, stream: bool) -> dict[str, Any]:
+        fields: dict[str, Any] = {"stream": stream}
+        if stream:
+            fields["stream_options"] = {"include_usage": True}
+        if request.max_output_tokens is not None:
+            fields[self.options.max_tokens_field] = request.max_output_tokens
+        if request.temperature is not None:
+            fields["temperature"] = request.temperature
+        if request.stop:
+            fields["stop"] = list(request.stop)
+        if request.output_schema is not None:
+            fields["response_format"] = _response_format(request.output_schema)
+        if request.cache_key and self.options.cache_key:
+            fields["prompt_cache_key"] = request.cache_key
+        if request.reasoning is not None:
+            fields.update(_reasoning(self.options.reasoning, request.reasoning))
+        return fields
+
+    def _conversation(self, request: ProviderRequest) -> tuple[bytes, frozenset[str]]:
+        parts: list[bytes] = []
+        ids: set[str] = set()
+        if request.system:
+            if self._system[0] != request.system:
+                self._system = (request.system, _json({"role": "system", "content": request.system}))
+            parts.append(self._system[1])
+        for message in request.messages:
+            encoded = self._message(message)
+            if encoded.body:
+                parts.append(encoded.body)
+            ids.update(encoded.call_ids)
+        if self._requests % _KEPT_REQUESTS == 0:
+            self._forget()
+        return b",".join(parts), frozenset(ids)
+
+    def _message(self, message: Message) -> _Encoded:
+        encoded = self._messages.get(id(message))
+        if encoded is None or encoded.message is not message:
+            wire = self._assistant(message) if message.role == "assistant" else self._user(message)
+            body = b",".join(_json(item) for item in wire)
+            ids = tuple(block.call_id for block in message.tool_uses)
+            encoded = self._messages[id(message)] = _Encoded(message, body, ids, self._requests)
+        encoded.used = self._requests
+        return encoded
+
+    def _forget(self) -> None:
+        """Drop messages of conversations that are over, so that memory does not grow for ever."""
+        oldest = self._requests - _KEPT_REQUESTS
+        self._messages = {key: item for key, item in self._messages.items() if item.used > oldest}
+
+    def _tool_list(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        if not tools:
+            return b""
+        known = self._tools.get(id(tools))
+        if known is None or known.tools is not tools:
+            if len(self._tools) >= 16:
+                self._tools.clear()
+            known = self._tools[id(tools)] = _ToolsEncoded(tools, _json([_tool(tool) for tool in tools]))
+        return known.body
+
+    def _user(self, message: Message) -> list[dict[str, Any]]:
+        """Return the tool results, one message each, and then one message with all the rest."""
+        wire: list[dict[str, Any]] = []
+        content: list[TextBlock | ImageBlock] = []
+        for block in message.content:
+            if isinstance(block, ToolResultBlock):
+                call_id = self._wire_id(block.call_id)
+                wire.append({"role": "tool", "tool_call_id": call_id, "content": block.output})
+                if block.images:
+                    content.append(TextBlock(text=f"Images from {block.name or 'the tool'} ({call_id}):"))
+                    content += block.images
+            elif isinstance(block, ResourceBlock):
+                uri = block.uri.replace('"', "%22")
+                content.append(TextBlock(text=f'<resource uri="{uri}">\n{block.text}\n</resource>'))
+            elif isinstance(block, TextBlock | ImageBlock):
+                content.append(block)
+        if content:
+            wire.append({"role": "user", "content": _content(content)})
+        return wire
+
+    def _assistant(self, message: Message) -> list[dict[str, Any]]:
+        wire: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+        thinking = [block for block in message.content if isinstance(block, ReasoningBlock)]
+        if thinking:
+            wire.update(_thinking(thinking, self.options.server, message.text))
+        calls = [self._call(block) for block in message.tool_uses]
+        if calls:
+            wire["tool_calls"] = calls
+        return [wire] if calls or wire["content"] else []
+
+    def _call(self, block: ToolUseBlock) -> dict[str, Any]:
+        arguments: Any = block.arguments
+        if block.raw_arguments is not None:
+            # Many servers parse the arguments of earlier calls and fail on anything but an object.
+            arguments = {"unparsed_arguments": block.raw_arguments}
+        function = {"name": block.name, "arguments": _json(arguments).decode()}
+        return {"id": self._wire_id(block.call_id), "type": "function", "function": function}
+
+    def _wire_id(self, call_id: str) -> str:
+        """Return an id that the server takes; the same for the call and its result."""
+        if self.options.short_ids:
+            if re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
+                return call_id
+            return hashlib.sha256(call_id.encode()).hexdigest()[:9]
+        if len(call_id) <= _MAX_ID:
+            return call_id
+        return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+    return {"type": "function", "function": function}
+
+
+def _content(blocks: Sequence[TextBlock | ImageBlock]) -> str | list[dict[str, Any]]:
+    """Return plain text where there are no images: the form that every server understands."""
+    texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+    if len(texts) == len(blocks):
+        return "\n\n".join(texts)
+    parts: list[dict[str, Any]] = []
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            parts.append({"type": "text", "text": block.text})
+        else:
+            url = f"data:{block.media_type};base64,{block.data}"
+            parts.append({"type": "image_url", "image_url": {"url": url}})
+    return parts
+
+
+def _thinking(blocks: Sequence[ReasoningBlock], server: str, text: str) -> dict[str, Any]:
+    """Return the fields with which thinking goes back to the server that gave it."""
+    sealed = [(block, unseal(block.data, server)) for block in blocks]
+    details = [item for _, seal in sealed if seal for item in seal.get("reasoning_details", ())]
+    if details:
+        return {"reasoning_details": details}
+    own = [(block, seal["field"]) for block, seal in sealed if seal and seal.get("field")]
+    if not own:
+        return {}
+    thought = "".join(block.text for block, _ in own)
+    name = own[0][1]
+    if name != "thinking_parts":
+        return {name: thought}
+    parts: list[dict[str, Any]] = [{"type": "thinking", "thinking": [{"type": "text", "text": thought}]}]
+    if text:
+        parts.append({"type": "text", "text": text})
+    return {"content": parts}
+
+
+def _reasoning(style: ReasoningStyle, level: str | int) -> dict[str, Any]:
+    effort = _effort(level)
+    if style == "effort":
+        return {"reasoning_effort": effort}
+    if style == "openrouter":
+        if isinstance(level, int) and level > 0:
+            return {"reasoning": {"max_tokens": level}}
+        return {"reasoning": {"enabled": False} if effort == "none" else {"effort": effort}}
+    if style == "template":
+        return {"chat_template_kwargs": {"enable_thinking": effort != "none"}}
+    if style == "thinking":
+        return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+    return {}
+
+
+def _effort(level: str | int) -> str:
+    if isinstance(level, str):
+        return _EFFORTS.get(level, level)
+    return next((name for limit, name in _BUDGETS if level < limit), "high")
+
+
+def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    form = {"name": "answer", "schema": dict(schema), "strict": _is_strict(schema)}
+    return {"type": "json_schema", "json_schema": form}
+
+
+def _is_strict(schema: Any) -> bool:
+    """Tell whether a schema may be enforced: every object closed and all its properties required."""
+    if isinstance(schema, Mapping):
+        fields: Mapping[str, Any] = schema  # pyright: ignore[reportUnknownVariableType] - JSON
+        if "properties" in fields and (
+            fields.get("additionalProperties") is not False
+            or set(fields["properties"]) != set(fields.get("required", ()))
+        ):
+            return False
+        return all(_is_strict(value) for value in fields.values())
+    if isinstance(schema, list | tuple):
+        return all(_is_strict(item) for item in schema)  # pyright: ignore[reportUnknownVariableType] - JSON
+    return True
