@@ -1,0 +1,502 @@
+"""A session: the one place where events are stamped, stored, folded and handed on (DESIGN 2, 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import aar
+from aar.core.fold import MessageFold, TotalsFold
+from aar.core.session_restore import copy_events, problems_notice, settle
+from aar.core.subscribers import Callback, Dispatcher, Handler, Subscription
+from aar.memory.event_lines import Problem, parse_line
+from aar.memory.session_store import EventFile, EventStore
+from aar.memory.stream_journal import StreamJournal
+from aar.protocol.errors import InternalError, StorageError, ToolCategory, tool_error_text
+from aar.protocol.events import (
+    SCHEMA_VERSION,
+    AssistantMessage,
+    Event,
+    ForkOrigin,
+    Notice,
+    PlanItem,
+    ProviderMeta,
+    Retry,
+    SessionEvent,
+    StateEvent,
+    StreamChunk,
+    ToolCall,
+    ToolResult,
+)
+from aar.protocol.ids import new_id, now
+from aar.protocol.messages import Message
+from aar.protocol.ports import Emit
+from aar.protocol.state import AgentState, StopReason, may_follow
+
+__all__ = ["Scope", "Session", "Subscription"]
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_INTERRUPTED = "The call was cut off before it had a result. It may have run in part."
+
+
+@dataclass
+class Scope:
+    """The `Emit` port of one run of one agent: stamps run, agent and step where they are not given.
+
+    Attributes:
+        session: Where events go.
+        run_id: Of the run.
+        agent_id: Of the agent.
+        step: Present step; set by the loop.
+    """
+
+    session: Session
+    run_id: str
+    agent_id: str = "main"
+    step: int | None = None
+
+    def append(self, *events: Event) -> tuple[Event, ...]:
+        """Store events; see `Session.append`."""
+        return self.session.append(*events, scope=self)
+
+    def publish(self, event: Event) -> None:
+        """Hand on an event that is not stored; see `Session.publish`."""
+        self.session.publish(event, scope=self)
+
+    def stamp(self, event: Event, update: dict[str, object]) -> None:
+        """Add to ``update`` what ``event`` does not tell itself."""
+        if event.run_id is None:
+            update["run_id"] = self.run_id
+        if event.step is None:
+            update["step"] = self.step
+        if event.agent_id == "main":
+            update["agent_id"] = self.agent_id
+
+
+class Session:
+    """One session, open for writing. Make it with `create`, `resume` or `fork`; use it on one event loop.
+
+    Events are not kept in memory: what is needed of them are folds.
+
+    Attributes:
+        session_id: ULID.
+        trace_id: 32 hex digits.
+        cwd: Working folder.
+        totals: Numbers and facts of the session.
+        last_seq: Seq of the last stored event; 0: none.
+    """
+
+    def __init__(self, store: EventStore, file: EventFile, session_id: str, cwd: Path) -> None:
+        self.session_id = session_id
+        self.trace_id = secrets.token_hex(16)
+        self.cwd = cwd
+        self.totals = TotalsFold()
+        self.last_seq = 0
+        self._store = store
+        self._file = file
+        self._last_id = ""
+        self._folds: dict[str, MessageFold] = {"main": MessageFold()}
+        self._unfolded: set[str] = set()
+        self._watchers = Dispatcher(self._report_failure)
+        self._told_degraded = False
+        self._written = 0
+        self._synced = 0
+        self._sync_task: asyncio.Task[None] | None = None
+        self._journal = StreamJournal(file.folder) if file.folder is not None else None
+        self._closed = False
+
+    # Making one
+
+    @classmethod
+    def create(cls, store: EventStore, *, cwd: Path, model: str | None, title: str | None = None) -> Session:
+        """Begin a session; its first event tells format, version, folder, model and title.
+
+        Raises:
+            StorageError: The store refuses the session.
+        """
+        cwd = cwd.resolve()
+        session_id = new_id()
+        session = cls(store, store.create(session_id, cwd), session_id, cwd)
+        session.append(session._identity("start", model=model, title=title))
+        return session
+
+    @classmethod
+    def resume(cls, store: EventStore, session_id: str) -> Session:
+        """Go on with a stored session. What a crash left open is closed, so that the next run can start.
+
+        Raises:
+            StorageError: There is no such session, another process has it open, or its format is newer.
+        """
+        file = store.open(session_id)
+        try:
+            session = cls(store, file, session_id, Path.cwd())
+            problems: list[Problem] = []
+            for event in store.read(session_id, problems=problems):
+                session.replay(event)
+            session.append(session._identity("resume"))
+            if found := [*file.problems, *problems]:
+                session.append(problems_notice(found))
+            settle(session, file.folder)
+        except BaseException:
+            file.close()
+            raise
+        return session
+
+    @classmethod
+    def fork(
+        cls, store: EventStore, session_id: str, seq: int | None = None, cwd: Path | None = None
+    ) -> Session:
+        """Copy a session, up to ``seq`` (all of it when ``None``), and go on in the copy.
+
+        The original may be open elsewhere. Events keep ``id`` and ``seq``; session and trace are new.
+
+        Raises:
+            StorageError: There is no such session, its format is newer, or nothing stands before ``seq``.
+        """
+        origin = cls._origin(store, session_id)
+        cwd = (cwd or Path(origin.cwd or Path.cwd())).resolve()
+        new = new_id()
+        file = store.create(new, cwd)
+        session = cls(store, file, new, cwd)
+        for event in copy_events(store.read(session_id), seq, session, file):
+            session.replay(event)
+        if session.last_seq == 0:
+            file.close()
+            raise StorageError(f"The session {session_id} has nothing to copy up to event {seq}.")
+        session.cwd = cwd
+        parent = ForkOrigin(session_id=session_id, seq=session.last_seq)
+        session.append(session._identity("fork", forked_from=parent))
+        settle(session, None)
+        return session
+
+    @staticmethod
+    def _origin(store: EventStore, session_id: str) -> SessionEvent:
+        first = next(store.read(session_id), None)
+        if not isinstance(first, SessionEvent):
+            return SessionEvent(action="start")
+        if (first.schema_version or 0) > SCHEMA_VERSION:
+            raise StorageError(
+                f"The session {session_id} was written by a newer aar and cannot be copied here; update aar."
+            )
+        return first
+
+    def _identity(
+        self,
+        action: Literal["start", "resume", "fork"],
+        *,
+        model: str | None = None,
+        title: str | None = None,
+        forked_from: ForkOrigin | None = None,
+    ) -> SessionEvent:
+        return SessionEvent(
+            action=action,
+            schema_version=SCHEMA_VERSION,
+            aar_version=aar.__version__,
+            cwd=str(self.cwd),
+            model=model or self.totals.model,
+            title=title,
+            forked_from=forked_from,
+        )
+
+    def replay(self, event: Event) -> None:
+        """Take an event that is stored already into the folds."""
+        if event.seq is not None and event.seq > self.last_seq:
+            self.last_seq = event.seq
+        self._last_id = max(self._last_id, event.id)
+        if event.trace_id:
+            self.trace_id = event.trace_id
+        self.totals.apply(event)
+        if event.agent_id == "main":
+            self._folds["main"].apply(event)
+        else:
+            self._unfolded.add(event.agent_id)
+        if isinstance(event, SessionEvent) and event.cwd:
+            self.cwd = Path(event.cwd)
+
+    # What it is now
+
+    @property
+    def model(self) -> str | None:
+        """Model that answers the main agent."""
+        return self.totals.model
+
+    @property
+    def title(self) -> str:
+        """Title; empty before the first prompt of an unnamed session."""
+        return self.totals.title
+
+    @property
+    def plan(self) -> tuple[PlanItem, ...]:
+        """Items of the plan or todo list as they stand."""
+        return self.totals.plan
+
+    @property
+    def prompt_sha256(self) -> str | None:
+        """Hash of the system prompt as last stored."""
+        return self.totals.prompt_sha256
+
+    @property
+    def folder(self) -> Path | None:
+        """Folder for what belongs to the session besides its events; not made; ``None``: nowhere."""
+        return self._file.folder
+
+    @property
+    def degraded(self) -> bool:
+        """Whether events are in memory only, because they could not be written."""
+        return self._file.degraded
+
+    def messages(self, agent_id: str = "main") -> list[Message]:
+        """Return the conversation of an agent as a provider is sent it; see `MessageFold.messages`."""
+        return self._fold(agent_id).messages()
+
+    def to_messages(self, agent_id: str = "main") -> list[Message]:
+        """Return the same as `messages`."""
+        return self.messages(agent_id)
+
+    def _fold(self, agent_id: str) -> MessageFold:
+        """Return the fold of an agent; that of an earlier process's sub-agent is made when asked for."""
+        fold = self._folds.get(agent_id)
+        if fold is None:
+            fold = self._folds[agent_id] = MessageFold(agent_id)
+            if agent_id in self._unfolded:
+                for event in self.events():
+                    fold.apply(event)
+        return fold
+
+    def events(self, start_seq: int = 1) -> Iterator[Event]:
+        """Yield the stored events from ``start_seq`` on, those that could not be written included.
+
+        Raises:
+            StorageError: The session cannot be read.
+        """
+        unsaved = [parse_line(raw) for raw in self._file.unsaved]
+        if self._store.exists(self.session_id):
+            yield from self._store.read(self.session_id, start_seq)
+        yield from (event for event in unsaved if (event.seq or 0) >= start_seq)
+
+    # What happens
+
+    def scope(self, run_id: str, agent_id: str = "main") -> Scope:
+        """Return the way into the session for one run of one agent."""
+        return Scope(self, run_id, agent_id)
+
+    def append(self, *events: Event, scope: Scope | None = None) -> tuple[Event, ...]:
+        """Stamp ``events``, store them in one write, fold them, hand them on; return them stamped.
+
+        A disk that refuses does not stop the session: one notice tells of it, and of its recovery.
+
+        Raises:
+            StorageError: The session is closed, or its format is newer.
+            InternalError: An event is of a kind that is not stored.
+        """
+        if not events:
+            return ()
+        if self._closed:
+            raise StorageError(f"The session {self.session_id} is closed; resume it to go on.")
+        stamped = self._stamp_stored(events, scope)
+        folds = [self._fold(event.agent_id) for event in stamped]
+        self._file.append([event.to_json() for event in stamped])
+        self.last_seq += len(stamped)
+        self._last_id = stamped[-1].id
+        self._written += 1
+        for event, fold in zip(stamped, folds, strict=True):
+            self.totals.apply(event)
+            fold.apply(event)
+        if self._journal is not None and any(_ends_stream(event) for event in stamped):
+            self._journal.discard()
+        self._watchers.hand_on(stamped)
+        self._tell_health()
+        return stamped
+
+    def _stamp_stored(self, events: tuple[Event, ...], scope: Scope | None) -> tuple[Event, ...]:
+        stamped: list[Event] = []
+        moment = now()
+        last_id = self._last_id
+        for seq, event in enumerate(events, self.last_seq + 1):
+            if not event.stored:
+                raise InternalError(f"A {event.type} event is shown, not stored: use publish.")
+            last_id = _id_after(last_id)
+            update: dict[str, object] = {
+                "id": last_id,
+                "seq": seq,
+                "ts": moment,
+                "session_id": self.session_id,
+                "trace_id": self.trace_id,
+            }
+            if scope is not None:
+                scope.stamp(event, update)
+            stamped.append(event.model_copy(update=update))
+        return tuple(stamped)
+
+    def publish(self, event: Event, scope: Scope | None = None) -> None:
+        """Hand on an event that is not stored; pieces of the main agent's answer go into the journal.
+
+        Raises:
+            InternalError: The event is of a kind that is stored.
+        """
+        if event.stored:
+            raise InternalError(f"A {event.type} event must be stored: use append.")
+        update: dict[str, object] = {
+            "seq": None,
+            "ts": now(),
+            "session_id": self.session_id,
+            "trace_id": self.trace_id,
+        }
+        if scope is not None:
+            scope.stamp(event, update)
+        event = event.model_copy(update=update)
+        if self._journal is not None and isinstance(event, StreamChunk) and event.agent_id == "main":
+            self._journal.append(event.run_id, event.step, event.text, event.reasoning_text)
+        self._watchers.hand_on((event,))
+
+    def set_state(
+        self,
+        state: AgentState,
+        stop_reason: StopReason | None = None,
+        detail: str | None = None,
+        emit: Emit | None = None,
+    ) -> Event:
+        """Store the new state of the agent behind ``emit`` (the main one without).
+
+        Raises:
+            InternalError: That state may not follow the present one.
+        """
+        agent_id = str(getattr(emit, "agent_id", "main"))
+        current = self.totals.state(agent_id)
+        if not may_follow(current, state):
+            raise InternalError(f"The agent {agent_id} cannot go from {current} to {state}.")
+        event = StateEvent(agent_id=agent_id, state=state, stop_reason=stop_reason, detail=detail)
+        return (emit or self).append(event)[0]
+
+    def close_open_calls(
+        self,
+        emit: Emit | None = None,
+        *,
+        agent_id: str | None = None,
+        category: ToolCategory = ToolCategory.INTERRUPTED,
+        message: str = _INTERRUPTED,
+    ) -> tuple[Event, ...]:
+        """Store a failed result for every call of one agent that has none; return them.
+
+        The agent is ``agent_id``, else the one behind ``emit``, else the main one.
+        """
+        agent_id = agent_id or str(getattr(emit, "agent_id", "main"))
+        results = [
+            ToolResult(
+                agent_id=agent_id,
+                run_id=call.run_id,
+                step=call.step,
+                parent_id=call.id or None,
+                call_id=call.call_id,
+                tool_name=call.tool_name,
+                output=tool_error_text(category, message),
+                is_error=True,
+                category=category,
+            )
+            for call in self.totals.open_calls(agent_id)
+        ]
+        return (emit or self).append(*results) if results else ()
+
+    def rename(self, title: str) -> None:
+        """Give the session another title."""
+        self.append(SessionEvent(action="rename", title=title))
+
+    # Who watches
+
+    def subscribe(self, name: str = "subscriber", handler: Handler | None = None) -> Subscription:
+        """Watch the session from now on, behind a queue of one's own.
+
+        Without ``handler``: ``async for event in subscription``. With it: each event is given to it in a
+        task; its errors are told once, as a notice, and stop nothing.
+        """
+        return self._watchers.subscribe(name, handler)
+
+    def on_event(self, callback: Callback) -> Callable[[], None]:
+        """Call ``callback`` with each event as it happens; return a function that ends this.
+
+        For short work only: it runs inside `append`. Its errors are told once, as a notice.
+        """
+        return self._watchers.on_event(callback)
+
+    def _report_failure(self, name: str, error: Exception) -> None:
+        if not self._closed:
+            what = f"{type(error).__name__}: {error}"
+            message = f"A part that watches the session failed ({name}: {what}); the session goes on."
+            self.append(Notice(level="warning", code="subscriber_failed", message=message))
+
+    def _tell_health(self) -> None:
+        """Tell once that the disk refuses, and once that it works again."""
+        if self._file.degraded == self._told_degraded or self._closed:
+            return
+        self._told_degraded = self._file.degraded
+        if self._told_degraded:
+            message = (
+                f"The session cannot be saved ({self._file.error}); it goes on in memory, and is saved "
+                "as soon as writing works again."
+            )
+            self.append(Notice(level="error", code="store_degraded", message=message))
+        else:
+            message = "The session is saved again; nothing was lost."
+            self.append(Notice(level="info", code="store_recovered", message=message))
+
+    # Keeping it
+
+    async def sync(self) -> None:
+        """Return when all that was appended before is on the disk; calls at the same time share the work."""
+        if not self._file.durable or self._closed:
+            return
+        target = self._written
+        while self._synced < target:
+            if self._sync_task is None:
+                self._sync_task = asyncio.create_task(self._sync_once())
+            await asyncio.shield(self._sync_task)
+        self._tell_health()
+
+    async def _sync_once(self) -> None:
+        covered = self._written
+        try:
+            await asyncio.to_thread(self._file.fsync)
+        finally:
+            self._synced = max(self._synced, covered)
+            self._sync_task = None
+
+    async def aclose(self) -> None:
+        """Sync, let subscribers with a handler finish what waits, and close."""
+        await self.sync()
+        await self._watchers.finish()
+        self.close()
+
+    def close(self) -> None:
+        """End the subscriptions and give the session free. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._watchers.end()
+        if self._journal is not None:
+            self._journal.close()
+        self._file.close()
+
+
+def _ends_stream(event: Event) -> bool:
+    """Tell whether the streamed answer of the main agent is stored, or void."""
+    if event.agent_id != "main":
+        return False
+    return isinstance(event, AssistantMessage | ToolCall | ProviderMeta) or (
+        isinstance(event, Retry) and event.discard
+    )
+
+
+def _id_after(last: str) -> str:
+    """Return a new ULID that sorts after ``last``, also when the clock went back since."""
+    fresh = new_id()
+    if fresh > last:
+        return fresh
+    digits = last.rstrip("Z")
+    if not digits or digits[-1] not in _CROCKFORD:
+        return fresh
+    following = _CROCKFORD[_CROCKFORD.index(digits[-1]) + 1]
+    return f"{digits[:-1]}{following}".ljust(len(last), "0")

@@ -1,0 +1,246 @@
+"""The fold of events to numbers and to what a session is now: cost, title, model, plan, open calls, state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aar.memory.session_scan import title_from_content
+from aar.protocol.events import (
+    AssistantMessage,
+    Compaction,
+    ErrorEvent,
+    Event,
+    ModelSwitch,
+    PlanEvent,
+    PlanItem,
+    PromptEvent,
+    ProviderMeta,
+    SessionEvent,
+    Setting,
+    StateEvent,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+from aar.protocol.state import AgentState, StopReason
+from aar.protocol.usage import Usage
+
+
+@dataclass(slots=True)
+class RunTotals:
+    """Numbers of one run, of one agent or of a whole session.
+
+    Attributes:
+        usage: Tokens.
+        cost_usd: Sum of the known prices, in US dollars.
+        cost_known: False when a request had no known price; then ``cost_usd`` is a lower bound.
+        requests: Model requests.
+        steps: Steps that had a model request.
+        tool_calls: Calls that models asked for.
+        tool_errors: Results that were errors.
+        errors: Error events.
+    """
+
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float = 0.0
+    cost_known: bool = True
+    requests: int = 0
+    steps: int = 0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    errors: int = 0
+
+    def add_request(self, meta: ProviderMeta, *, new_step: bool) -> None:
+        """Count one model request."""
+        self.usage = self.usage + meta.usage
+        self.requests += 1
+        self.steps += new_step
+        if meta.cost_usd is None:
+            self.cost_known = False
+        else:
+            self.cost_usd += meta.cost_usd
+
+
+class TotalsFold:
+    """Folds all events of a session, of every agent, to numbers and present facts.
+
+    Attributes:
+        all: Numbers of the session, sub-agents included.
+        runs: Numbers by run id.
+        agents: Numbers by agent id.
+        title: Last rename, else the title it was made with, else the first line of the first prompt.
+        model: Model that answers the main agent.
+        mode: Permission mode, when one was set.
+        cwd: Working folder.
+        plan: Items of the main agent's plan.
+        plan_revision: Its revision; 0: none.
+        stop_reason: Why the last run of the main agent ended.
+        states: Last state by agent id.
+        prompt_sha256: Hash of the main agent's system prompt as last stored.
+        last_compaction_seq: Seq of the main agent's last compaction, or 0.
+    """
+
+    def __init__(self) -> None:
+        self.all = RunTotals()
+        self.runs: dict[str, RunTotals] = {}
+        self.agents: dict[str, RunTotals] = {}
+        self.title = ""
+        self.model: str | None = None
+        self.mode: str | None = None
+        self.cwd: str | None = None
+        self.plan: tuple[PlanItem, ...] = ()
+        self.plan_revision = 0
+        self.stop_reason: StopReason | None = None
+        self.states: dict[str, AgentState] = {}
+        self.last_compaction_seq = 0
+        self.prompt_sha256: str | None = None
+        self._named = False
+        self._open: dict[str, dict[str, ToolCall]] = {}
+        self._counted: dict[str, tuple[str | None, int | None]] = {}
+        self._answered: dict[str, tuple[str | None, int | None]] = {}
+        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+            SessionEvent: self._on_session,
+            Setting: self._on_setting,
+            UserMessage: self._on_user_message,
+            AssistantMessage: self._on_answer,
+            ToolCall: self._on_call,
+            ToolResult: self._on_result,
+            ProviderMeta: self._on_meta,
+            ModelSwitch: self._on_model_switch,
+            PlanEvent: self._on_plan,
+            StateEvent: self._on_state,
+            ErrorEvent: self._on_error,
+            Compaction: self._on_compaction,
+            PromptEvent: self._on_prompt,
+        }
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the session."""
+        return self.all.usage
+
+    @property
+    def cost_usd(self) -> float:
+        """Known cost of the session in US dollars; see `cost_known`."""
+        return self.all.cost_usd
+
+    @property
+    def cost_known(self) -> bool:
+        """Whether every request had a known price."""
+        return self.all.cost_known
+
+    @property
+    def steps(self) -> int:
+        """Steps of all agents."""
+        return self.all.steps
+
+    @property
+    def tool_calls(self) -> int:
+        """Tool calls of all agents."""
+        return self.all.tool_calls
+
+    @property
+    def errors(self) -> int:
+        """Error events of all agents."""
+        return self.all.errors
+
+    def state(self, agent_id: str = "main") -> AgentState:
+        """Return the last state of an agent; `idle` before the first."""
+        return self.states.get(agent_id, AgentState.IDLE)
+
+    def run(self, run_id: str) -> RunTotals:
+        """Return the numbers of a run; zeros for an unknown one."""
+        return self.runs.get(run_id) or RunTotals()
+
+    def open_calls(self, agent_id: str = "main") -> list[ToolCall]:
+        """Return the calls of an agent that have no result yet, in order."""
+        return list(self._open.get(agent_id, {}).values())
+
+    def agents_with_open_calls(self) -> list[str]:
+        """Return the ids of agents with calls that have no result."""
+        return [agent_id for agent_id, calls in self._open.items() if calls]
+
+    def answered(self, agent_id: str, run_id: str | None, step: int | None) -> bool:
+        """Tell whether the last stored answer of an agent is that of ``(run_id, step)``."""
+        return self._answered.get(agent_id) == (run_id, step)
+
+    def apply(self, event: Event) -> None:
+        """Take the next event."""
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(event)
+
+    def _scopes(self, event: Event) -> list[RunTotals]:
+        scopes = [self.all, self.agents.setdefault(event.agent_id, RunTotals())]
+        if event.run_id is not None:
+            scopes.append(self.runs.setdefault(event.run_id, RunTotals()))
+        return scopes
+
+    def _on_session(self, event: SessionEvent) -> None:
+        self.cwd = event.cwd or self.cwd
+        self.model = event.model or self.model
+        if event.title:
+            self.title, self._named = event.title, True
+
+    def _on_setting(self, event: Setting) -> None:
+        if event.agent_id != "main" or not isinstance(event.to, str):
+            return
+        if event.key == "mode":
+            self.mode = event.to
+        elif event.key == "model":
+            self.model = event.to
+
+    def _on_model_switch(self, event: ModelSwitch) -> None:
+        if event.agent_id == "main":
+            self.model = event.to_model
+
+    def _on_user_message(self, event: UserMessage) -> None:
+        if not self._named and event.agent_id == "main":
+            self.title = title_from_content(event.content)
+            self._named = bool(self.title)
+
+    def _on_answer(self, event: Event) -> None:
+        self._answered[event.agent_id] = (event.run_id, event.step)
+
+    def _on_call(self, event: ToolCall) -> None:
+        self._on_answer(event)
+        self._open.setdefault(event.agent_id, {})[event.call_id] = event
+        for totals in self._scopes(event):
+            totals.tool_calls += 1
+
+    def _on_result(self, event: ToolResult) -> None:
+        self._open.get(event.agent_id, {}).pop(event.call_id, None)
+        if event.is_error:
+            for totals in self._scopes(event):
+                totals.tool_errors += 1
+
+    def _on_meta(self, event: ProviderMeta) -> None:
+        self._on_answer(event)
+        key = (event.run_id, event.step)
+        new_step = event.step is not None and self._counted.get(event.agent_id) != key
+        self._counted[event.agent_id] = key
+        for totals in self._scopes(event):
+            totals.add_request(event, new_step=new_step)
+
+    def _on_plan(self, event: PlanEvent) -> None:
+        if event.agent_id == "main":
+            self.plan, self.plan_revision = event.items, event.revision
+
+    def _on_state(self, event: StateEvent) -> None:
+        self.states[event.agent_id] = event.state
+        if event.agent_id == "main" and event.stop_reason is not None:
+            self.stop_reason = event.stop_reason
+
+    def _on_error(self, event: ErrorEvent) -> None:
+        for totals in self._scopes(event):
+            totals.errors += 1
+
+    def _on_compaction(self, event: Compaction) -> None:
+        if event.agent_id == "main":
+            self.last_compaction_seq = event.seq or 0
+
+    def _on_prompt(self, event: PromptEvent) -> None:
+        if event.agent_id == "main":
+            self.prompt_sha256 = event.sha256

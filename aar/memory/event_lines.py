@@ -1,0 +1,135 @@
+"""Events as lines of a file: tolerant reading, forwards and from the end."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aar.protocol.events import SCHEMA_VERSION, Event, SessionEvent, parse_event
+
+# The envelope as aar writes it; a line in another shape is simply parsed.
+_HEAD = re.compile(rb'\{"type":"([a-z_]+)","id":"[0-9A-Z]*","seq":(\d+),')
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in a session file that could not be used as it is.
+
+    Attributes:
+        line: Line number from 1; 0 when it concerns no line.
+        message: What was wrong, in one sentence.
+    """
+
+    line: int
+    message: str
+
+
+def parse_line(raw: bytes) -> Event:
+    """Build the event of one line; bytes that are no UTF-8 are replaced, if JSON remains.
+
+    Raises:
+        ValueError: The line is no event.
+    """
+    try:
+        return parse_event(raw)
+    except ValueError:
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            return parse_event(raw.decode("utf-8", "replace"))
+        raise
+
+
+def line_type(raw: bytes) -> str | None:
+    """Return the event type of a line that has aar's own shape, else ``None``."""
+    match = _HEAD.match(raw)
+    return match[1].decode() if match else None
+
+
+def read_events(path: Path, start_seq: int = 1, problems: list[Problem] | None = None) -> Iterator[Event]:
+    """Yield the events of a file with ``seq`` of at least ``start_seq``, in file order.
+
+    Lines that are no events are skipped; what was wrong is added to ``problems``. A line that stands
+    twice in a row is yielded once.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    last: Event | None = None
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            if start_seq > 1 and (match := _HEAD.match(raw)) and int(match[2]) < start_seq:
+                continue
+            event = _event_or_problem(raw, number, problems)
+            if event is None or (event.seq is not None and event.seq < start_seq):
+                continue
+            if last is not None and event.id and event.id == last.id:
+                _note(problems, number, "it repeats the line before")
+                continue
+            last = event
+            yield event
+
+
+def _event_or_problem(raw: bytes, number: int, problems: list[Problem] | None) -> Event | None:
+    if not raw.strip():
+        return None
+    try:
+        return parse_line(raw)
+    except ValueError:
+        _note(problems, number, "it is no event" if raw.endswith(b"\n") else "it ends in the middle")
+        return None
+
+
+def _note(problems: list[Problem] | None, number: int, what: str) -> None:
+    if problems is not None:
+        problems.append(Problem(number, f"Line {number} was skipped: {what}."))
+
+
+def tail_events(path: Path, count: int) -> list[Event]:
+    """Return the last ``count`` events of a file, read from its end only.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    found: list[Event] = []
+    for raw in _lines_from_end(path):
+        if len(found) >= count:
+            break
+        event = _event_or_problem(raw, 0, None)
+        if event is not None:
+            found.append(event)
+    found.reverse()
+    return found
+
+
+def _lines_from_end(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        position = file.seek(0, os.SEEK_END)
+        pieces: list[bytes] = []
+        while position > 0:
+            size = min(_BLOCK, position)
+            position -= size
+            file.seek(position)
+            first, *others = file.read(size).split(b"\n")
+            if others:
+                yield others.pop() + b"".join(reversed(pieces))
+                yield from reversed(others)
+                pieces = []
+            pieces.append(first)
+        yield b"".join(reversed(pieces))
+
+
+def newer_version(path: Path) -> int | None:
+    """Return the schema version told in the first line when it is newer than this aar knows."""
+    with path.open("rb") as file:
+        first = file.readline()
+    try:
+        event = parse_line(first)
+    except ValueError:
+        return None
+    version = event.schema_version if isinstance(event, SessionEvent) else None
+    return version if version is not None and version > SCHEMA_VERSION else None
