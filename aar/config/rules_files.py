@@ -1,0 +1,78 @@
+"""The rules that people write for the model: ``AGENTS.md``, or ``CLAUDE.md`` where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aar.config.files import UnusableFileError, read_regular
+from aar.protocol.text import clean_text
+
+NAMES = ("AGENTS.md", "CLAUDE.md")
+MAX_BYTES = 32 * 1024
+"""Bytes of one file that the model sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """One file of rules.
+
+    Attributes:
+        path: Where it is.
+        text: Its text, with a last line that tells so when it was cut.
+        truncated: Whether it was cut.
+    """
+
+    path: Path
+    text: str
+    truncated: bool = False
+
+
+def project_rules(root: Path, cwd: Path, *, config: Path | None = None, trusted: bool) -> list[RuleFile]:
+    """Return the rules that hold in ``cwd``; later ones win over earlier ones.
+
+    The user's own come first, then one file of each folder from the project's root down to ``cwd``.
+    Links that lead out of the project and whatever is no regular file are passed over.
+
+    Args:
+        root: Root of the project.
+        cwd: Folder of work; outside of ``root`` only the root's own rules count.
+        config: The user's config folder.
+        trusted: Whether the project is trusted; without it only the user's own are read.
+    """
+    found: list[RuleFile] = []
+    if config is not None and (rules := _read(config / NAMES[0], None)):
+        found.append(rules)
+    if not trusted:
+        return found
+    root = root.resolve()
+    for folder in _folders(root, cwd.resolve()):
+        for name in NAMES:
+            if rules := _read(folder / name, root):
+                found.append(rules)
+                break
+    return found
+
+
+def _folders(root: Path, cwd: Path) -> Iterator[Path]:
+    yield root
+    if cwd.is_relative_to(root):
+        folder = root
+        for part in cwd.relative_to(root).parts:
+            folder /= part
+            yield folder
+
+
+def _read(path: Path, inside: Path | None) -> RuleFile | None:
+    try:
+        data = read_regular(path, MAX_BYTES, inside=inside)
+    except UnusableFileError:
+        return None
+    if not data or not data.strip():
+        return None
+    truncated = len(data) > MAX_BYTES
+    text = clean_text(data[:MAX_BYTES].decode("utf-8-sig", "ignore" if truncated else "replace"))
+    if truncated:
+        text += f"\n[{path.name} is longer: only its first {MAX_BYTES // 1024} KiB are shown here]\n"
+    return RuleFile(path, text, truncated)
