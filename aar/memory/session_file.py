@@ -71,9 +71,11 @@ class SessionFile:
         """
         try:
             self._fd = self._create()
-        except FileExistsError:
-            raise StorageError(f"There is a session {self.path.stem} already; choose another id.") from None
         except OSError as error:
+            # Not every FileExistsError is about the file: a folder's name may be taken too.
+            if isinstance(error, FileExistsError) and self.path.exists():
+                taken = f"There is a session {self.path.stem} already; choose another id."
+                raise StorageError(taken) from None
             self._fail(error)
 
     def _create(self) -> int:
