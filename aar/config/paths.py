@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +96,8 @@ def _runtime_folder(environ: Mapping[str, str], cache: Path, name: str) -> Path:
     inside = cache / "run"
     if len(os.fsencode(inside)) <= _SOCKET_FOLDER_CHARS:
         return inside
+    import tempfile
+
     digest = hashlib.sha256(os.fsencode(cache)).hexdigest()[:8]
     return Path(tempfile.gettempdir()) / f"aar-{os.getuid()}-{digest}"
 
