@@ -1,0 +1,59 @@
+"""``@file`` in a prompt: expanded once, below the transports, under the policy of ``read_file``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from aar.protocol.errors import ToolFailure
+from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
+from aar.protocol.ports import FileAccess
+
+_MENTION = re.compile(r"(?<![\w@/.])@(?P<path>[^\s@,;:!?'\"()<>]+)(?::(?P<first>\d+)-(?P<last>\d+))?")
+_MAX_CHARS = 200_000
+
+
+def expand_mentions(
+    content: tuple[ContentBlock, ...], files: FileAccess
+) -> tuple[tuple[ContentBlock, ...], list[str]]:
+    """Return ``content`` with the text of every mentioned file added as a resource block, and problems.
+
+    An ``@word`` that is no file stays what it is: e-mail addresses, decorators and names are not touched.
+    ``@path:10-20`` takes those lines. Each problem is a sentence about a file that exists but was not
+    attached, or not whole.
+    """
+    problems: list[str] = []
+    found: dict[str, ResourceBlock] = {}
+    for block in content:
+        if isinstance(block, TextBlock):
+            for match in _MENTION.finditer(block.text):
+                resource = _resource(match, files, problems.append)
+                if resource is not None:
+                    found.setdefault(resource.uri, resource)
+    return (*found.values(), *content), problems
+
+
+def _resource(match: re.Match[str], files: FileAccess, notice: Callable[[str], None]) -> ResourceBlock | None:
+    path = match["path"].rstrip(".")
+    try:
+        if not files.exists(path):
+            return None
+        data = files.read_bytes(path)
+    except ToolFailure as error:
+        notice(f"@{path} was not attached: {error.message}")
+        return None
+    except OSError as error:
+        notice(f"@{path} was not attached: {error.strerror or error}.")
+        return None
+    if b"\0" in data[:8192]:
+        notice(f"@{path} was not attached: it is not a text file.")
+        return None
+    text, uri = data.decode("utf-8", "replace"), path
+    if match["first"]:
+        first, last = int(match["first"]), int(match["last"])
+        text = "".join(text.splitlines(keepends=True)[max(first - 1, 0) : last])
+        uri = f"{path}:{first}-{last}"
+    if len(text) > _MAX_CHARS:
+        notice(f"@{path} was cut: only its first {_MAX_CHARS:,} characters were attached.")
+        text = text[:_MAX_CHARS]
+    return ResourceBlock(uri=uri, text=text)

@@ -1,0 +1,220 @@
+"""One run of the agent: the verbs that `run_loop` uses, over a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from aar.core.guardrails import LoopGuardrails, Nudge, Verdict
+from aar.core.limits import RunLimits
+from aar.core.prompt_queue import PromptQueue
+from aar.core.provider_runner import Answer, ProviderRunner, error_event
+from aar.core.verify import CheckResult, Verifier, describe_failure
+from aar.protocol.errors import ProviderError
+from aar.protocol.events import ContextEvent, Event, Notice, UserMessage
+from aar.protocol.messages import TextBlock
+from aar.protocol.ports import Emit
+from aar.protocol.state import AgentState, StopReason
+from aar.providers.base import ProviderRequest
+from aar.providers.text_tools import Parser
+from aar.tools.executor import ToolExecutor
+
+_SAME_FAILURES = 3
+
+LAST_ANSWER = {
+    StopReason.STOPPED: "The user asked you to stop here.",
+    StopReason.MAX_STEPS: "You have used all steps of this run.",
+    StopReason.TIMEOUT: "The time of this run is nearly over.",
+    StopReason.BUDGET: "The budget of this run is nearly used up.",
+    StopReason.REPETITION: "You are repeating yourself without progress.",
+}
+SUM_UP = "Do not call tools. Say in a few sentences what is done, what is not, and what should come next."
+
+
+class ScopedEmit(Emit, Protocol):
+    """An `Emit` that stamps a step number which moves on."""
+
+    step: int | None
+
+
+class ModelView(Protocol):
+    """How the model sees the session: prompt, messages and tools in its dialect."""
+
+    def request(self, *, tools: bool) -> ProviderRequest:
+        """Return the next request."""
+        ...
+
+    def make_parser(self, *, tools: bool) -> Callable[[], Parser] | None:
+        """Return a maker of parsers for answers that hold calls as text, if the dialect has such."""
+        ...
+
+    def ends_turn(self, tool_names: list[str]) -> bool:
+        """Tell whether calls of these tools are all that the model has to say."""
+        ...
+
+
+class Run:
+    """The state of one run. Everything that must survive it is an event.
+
+    Args:
+        emit: Into the session, stamped with this run.
+        view: How the model sees the session.
+        runner: Asks the model.
+        executor: Runs tool calls.
+        guardrails: Help for a stuck model.
+        limits: Steps, time, tokens, money.
+        queue: Where steering words wait.
+        verifier: Checks that must pass, if there are some.
+        sync: Makes the session durable.
+        set_state: Records the agent's state.
+    """
+
+    def __init__(
+        self,
+        emit: ScopedEmit,
+        view: ModelView,
+        runner: ProviderRunner,
+        executor: ToolExecutor,
+        guardrails: LoopGuardrails,
+        limits: RunLimits,
+        queue: PromptQueue,
+        *,
+        verifier: Verifier | None = None,
+        sync: Callable[[], object] | None = None,
+        set_state: Callable[[AgentState], object] = lambda state: None,
+    ) -> None:
+        self._emit = emit
+        self._view = view
+        self._runner = runner
+        self._executor = executor
+        self._guardrails = guardrails
+        self._queue = queue
+        self._verifier = verifier
+        self._sync = sync
+        self._set_state = set_state
+        self._failures: list[str] = []
+        self._changed = False
+        self._stop_asked = False
+        self.limits = limits
+
+    def stop(self) -> None:
+        """Ask for an end at the next safe point, with one last answer."""
+        self._stop_asked = True
+
+    def limit_reached(self) -> StopReason | None:
+        """Return why the run must end now, if it must; shows warnings that are due."""
+        for warning in self.limits.warnings():
+            self._emit.append(Notice(level="warning", message=warning, code="budget_warning"))
+        return StopReason.STOPPED if self._stop_asked else self.limits.reached()
+
+    def take_steering(self) -> None:
+        """Store what the user said meanwhile, so that the next request holds it."""
+        for content in self._queue.take_steering():
+            self._emit.append(UserMessage(content=content, source="steer"))
+
+    async def ask(self) -> Answer:
+        """Request the next answer with tools."""
+        return await self._request(tools=True)
+
+    async def _request(self, *, tools: bool) -> Answer:
+        self.limits.steps += 1
+        self._emit.step = self.limits.steps
+        answer = await self._runner.request(
+            self._view.request(tools=tools),
+            self._emit,
+            make_parser=self._view.make_parser(tools=tools),
+            remaining_s=lambda: self.limits.remaining_seconds,
+        )
+        self.limits.count(answer.usage, answer.cost_usd)
+        return answer
+
+    async def act(self, answer: Answer) -> StopReason | None:
+        """Run the answer's calls; nudge or stop a model that goes round in circles.
+
+        A model whose calls are its whole turn (`ModelView.ends_turn`) is not asked what comes next.
+        """
+        self._set_state(AgentState.WAITING_FOR_TOOL)
+        step = await self._executor.execute(answer.calls, self._emit)
+        self._set_state(AgentState.RUNNING)
+        if self._sync is not None:
+            self._sync()
+        self._changed = self._changed or step.changed_files
+        if step.ends_run:
+            return StopReason.DENIED
+        if answer.cut and any(call.raw_arguments is not None for call in answer.calls):
+            return self._obey(self._guardrails.after_cut_call())
+        if answer.problem is not None:
+            self._nudge(Nudge(answer.problem, "unreadable answer"))
+        failed = any(result.is_error for result in step.results)
+        if (
+            not failed
+            and answer.problem is None
+            and self._view.ends_turn([r.tool_name for r in step.results])
+        ):
+            return await self._accept()
+        return self._obey(self._guardrails.after_tools(answer.calls, step.results))
+
+    async def weigh(self, answer: Answer) -> StopReason | None:
+        """Accept an answer without calls, after the checks passed; or make the model go on."""
+        verdict = self._guardrails.after_answer(
+            text=answer.text, cut=answer.cut, refused=answer.refused, problem=answer.problem
+        )
+        if verdict is not None:
+            return self._obey(verdict)
+        return await self._accept()
+
+    async def _accept(self) -> StopReason | None:
+        """Take the model's turn for its last, unless a check fails."""
+        if self._verifier is None:
+            return StopReason.END_TURN
+        return await self._verify(self._verifier)
+
+    async def first_check(self) -> CheckResult | None:
+        """Run the checks before the model has done anything; ``None`` when there are none."""
+        return await self._verifier.run() if self._verifier is not None else None
+
+    async def _verify(self, verifier: Verifier) -> StopReason | None:
+        self._set_state(AgentState.WAITING_FOR_TOOL)
+        result = await verifier.run()
+        self._set_state(AgentState.RUNNING)
+        if result.passed:
+            return StopReason.VERIFIED
+        self._failures.append(result.signature)
+        if self._failures[-_SAME_FAILURES:] == [result.signature] * _SAME_FAILURES and not self._changed:
+            return StopReason.REPETITION
+        self._changed = False
+        self._emit.append(check_context(result))
+        return None
+
+    def _obey(self, verdict: Verdict) -> StopReason | None:
+        if isinstance(verdict, Nudge):
+            self._nudge(verdict)
+            return None
+        return verdict
+
+    def _nudge(self, nudge: Nudge) -> None:
+        self._emit.append(
+            ContextEvent(source="nudge", label=nudge.label, content=(TextBlock(text=nudge.text),))
+        )
+
+    async def conclude(self, reason: StopReason) -> StopReason:
+        """Ask for one last answer without tools, if the limits leave room for it."""
+        if self.limits.exhausted:
+            return reason
+        words = f"{LAST_ANSWER.get(reason, 'This run ends here.')} {SUM_UP}"
+        self._nudge(Nudge(words, "last answer"))
+        try:
+            await self._request(tools=False)
+        except ProviderError as error:
+            self._emit.append(error_event(error))
+        return reason
+
+
+def check_context(result: CheckResult) -> Event:
+    """Return the event that puts a failed check before the model."""
+    return ContextEvent(
+        source="verify",
+        label="The check fails",
+        content=(TextBlock(text=describe_failure(result)),),
+        trusted=False,
+    )

@@ -1,0 +1,77 @@
+"""Checks that end a run: commands that must pass before the work counts as done."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aar.config.schema import VerifyConfig
+from aar.protocol.ports import Spawner, SpawnRequest
+
+_VOLATILE = re.compile(rb"\d+(\.\d+)?\s*(s|ms|seconds?)\b|0x[0-9a-f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """How the checks went; ``command`` is the first that failed, or the last when all passed."""
+
+    passed: bool
+    command: str
+    output: str
+    exit_code: int | None
+
+    @property
+    def signature(self) -> str:
+        """Equal for equal failures, whatever times and addresses the output names."""
+        steady = _VOLATILE.sub(b"#", self.output.encode())
+        return hashlib.sha256(self.command.encode() + steady).hexdigest()
+
+
+class Verifier:
+    """Runs check commands inside the wall.
+
+    Args:
+        commands: Shell commands; all must exit with 0.
+        spawner: Starts them.
+        workspace: Where they start.
+        settings: Timeout and how much output is kept.
+    """
+
+    def __init__(
+        self, commands: Sequence[str], spawner: Spawner, workspace: Path, settings: VerifyConfig
+    ) -> None:
+        self.commands = tuple(commands)
+        self._spawner = spawner
+        self._workspace = workspace
+        self._settings = settings
+
+    async def run(self) -> CheckResult:
+        """Run the commands in order until one fails."""
+        result = CheckResult(True, "", "", 0)
+        for command in self.commands:
+            result = await self._run_one(command)
+            if not result.passed:
+                return result
+        return result
+
+    async def _run_one(self, command: str) -> CheckResult:
+        ended = await self._spawner.run(
+            SpawnRequest(
+                argv=("/bin/sh", "-c", command), cwd=self._workspace, timeout_s=self._settings.timeout
+            )
+        )
+        text = ended.output.decode("utf-8", "replace").strip()
+        if ended.timed_out:
+            text += f"\nThe check took longer than {self._settings.timeout:g} s and was stopped."
+        limit = self._settings.max_output_chars
+        if len(text) > limit:
+            text = f"{text[: limit // 3]}\n…\n{text[-limit * 2 // 3 :]}"
+        return CheckResult(ended.exit_code == 0 and not ended.timed_out, command, text, ended.exit_code)
+
+
+def describe_failure(result: CheckResult) -> str:
+    """Return what the model reads about a failed check."""
+    return f"$ {result.command}\n{result.output}\n(exit code {result.exit_code})"

@@ -1,0 +1,550 @@
+"""The one place where the parts are put together: configuration in, `Runtime` out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aar.config.load import LoadedConfig, load_config
+from aar.config.paths import Paths, ensure, paths, project_root
+from aar.config.schema import Config, PermissionMode
+from aar.config.trust import TrustStore, fingerprint, untrusted_notice
+from aar.core.agent import Agent, AgentConfig
+from aar.core.approvals import PermissionManager, Scope
+from aar.core.project_files import ProjectFiles
+from aar.core.prompt import SystemPrompt, build_prompt
+from aar.core.provider_runner import ActiveModel, ProviderRunner
+from aar.core.session import Session
+from aar.core.verify import Verifier
+from aar.core.view import SessionView
+from aar.memory.memory_store import MemoryStore
+from aar.memory.session_store import SessionStore
+from aar.protocol.errors import ConfigurationError, StorageError
+from aar.protocol.events import Notice, PlanEvent, PlanItem, ToolCall
+from aar.protocol.ports import Emit, Process, ToolContext
+from aar.protocol.tool import ToolSpec
+from aar.providers.base import Dialect
+from aar.providers.factory import choose_model, make_provider, parse_model
+from aar.safety.files import WorkspaceFiles
+from aar.safety.policy import RuleSet, SafetyPolicy
+from aar.safety.rules import Layer
+from aar.safety.spawn import ProcessSpawner
+from aar.tools.executor import ToolExecutor
+from aar.tools.output_store import OutputStore
+from aar.tools.registry import ToolRegistry
+
+if TYPE_CHECKING:
+    from aar.safety.redact import Redactor
+
+_OLLAMA = ("127.0.0.1", 11434)
+_OLLAMA_TIMEOUT_S = 0.15
+_MAX_SURVEY = 20_000
+_SMALL_TOOLS = frozenset({"read_file", "write_file", "edit_file", "bash", "list_directory", "grep"})
+
+
+@dataclass(frozen=True)
+class Base:
+    """What needs no model: folders, settings, trust, sessions.
+
+    Attributes:
+        paths: aar's own folders.
+        loaded: The configuration with its origins.
+        cwd: Where aar was started, resolved.
+        workspace: Root of the project.
+        trusted: Whether the project's own settings act.
+        notices: Sentences for the user.
+    """
+
+    paths: Paths
+    loaded: LoadedConfig
+    cwd: Path
+    workspace: Path
+    trusted: bool
+    notices: tuple[str, ...]
+
+    @property
+    def config(self) -> Config:
+        """All settings."""
+        return self.loaded.config
+
+    def store(self) -> SessionStore:
+        """Return the store of sessions on disk."""
+        return SessionStore(self.paths.sessions)
+
+
+def open_base(
+    *,
+    cwd: Path | None = None,
+    config_file: Path | None = None,
+    profile: str | None = None,
+    sets: Sequence[str] = (),
+    flags: Mapping[str, object] | None = None,
+    trust: bool = False,
+    model: str | None = None,
+    mode: PermissionMode | None = None,
+    debug: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> Base:
+    """Read the configuration for ``cwd``.
+
+    Raises:
+        ConfigurationError: A setting, file or folder is wrong.
+    """
+    environ = os.environ if environ is None else environ
+    here = (cwd or Path.cwd()).expanduser()
+    if not here.is_dir():
+        raise ConfigurationError(f"The folder {here} does not exist; --cwd names an existing one.")
+    here = here.resolve()
+    own = paths(environ)
+    workspace = project_root(here)
+    found = fingerprint(workspace)
+    store = TrustStore(own)
+    if trust:
+        store.record(workspace, found)
+    trusted = bool(found.items) and store.is_trusted(workspace, found)
+    given = {"model.name": model, "permissions.mode": mode, **(flags or {})}
+    loaded = load_config(
+        here,
+        paths=own,
+        trusted=trusted,
+        config_file=config_file,
+        profile=profile,
+        flags={key: value for key, value in given.items() if value is not None},
+        sets=sets,
+        environ=environ,
+    )
+    untrusted = None if trusted else untrusted_notice(found)
+    notices = (*loaded.notices, *((untrusted,) if untrusted else ()))
+    start_log(loaded.config, own, debug=debug)
+    return Base(own, loaded, here, workspace, trusted, notices)
+
+
+def start_log(config: Config, own: Paths, *, debug: bool = False) -> None:
+    """Send what the parts log into the redacted file below ``<data>/logs``."""
+    from aar.observability.diagnostics_log import setup_logging
+
+    redactor: list[Redactor] = []
+
+    def redact(text: str) -> str:
+        if not redactor:
+            from aar.safety.redact import Redactor
+
+            redactor.append(Redactor())
+        return redactor[0].redact(text)
+
+    setup_logging(config.log, own.logs, redact, debug=debug)
+
+
+@dataclass
+class Runtime:
+    """All parts of one aar process in one workspace, put together.
+
+    Attributes:
+        base: Folders, settings, trust.
+        store: Where sessions are kept.
+        active: The model that answers.
+        why_model: Why it was chosen, where nobody named it; for the screen.
+        mode: Permission mode.
+        interactive: Whether a person can answer questions.
+        spawner: Starts processes.
+        registry: All tools.
+        notices: Sentences for the user, told at the start of a run.
+    """
+
+    base: Base
+    store: SessionStore | MemoryStore
+    active: ActiveModel
+    why_model: str | None
+    mode: PermissionMode
+    interactive: bool
+    spawner: ProcessSpawner
+    registry: ToolRegistry
+    roots: tuple[Path, ...] = ()
+    custom_prompt: tuple[str, str] | None = None
+    notices: list[str] = field(default_factory=list[str])
+    _background: dict[str, Process] = field(default_factory=dict[str, Process])
+
+    @property
+    def config(self) -> Config:
+        """All settings."""
+        return self.base.config
+
+    @property
+    def workspace(self) -> Path:
+        """Root of the project."""
+        return self.base.workspace
+
+    def notice(self, message: str) -> Notice:
+        """Return the event that tells the user something at the start of a run."""
+        return Notice(level="warning", message=message, code="start")
+
+    # --- sessions ------------------------------------------------------------------------------------
+
+    def open_session(
+        self,
+        *,
+        continue_latest: bool = False,
+        session_id: str | None = None,
+        fork_id: str | None = None,
+        title: str | None = None,
+    ) -> Session:
+        """Begin a session, or go on with a stored one or a copy of it.
+
+        Raises:
+            StorageError: There is no such session, or another process has it open.
+            ConfigurationError: There is no session to continue in this folder.
+        """
+        if fork_id is not None:
+            return Session.fork(self.store, self._find(fork_id), cwd=self.workspace)
+        if session_id is not None:
+            return Session.resume(self.store, self._find(session_id))
+        if continue_latest:
+            latest = self.store.latest(self.workspace)
+            if latest is None:
+                raise ConfigurationError(
+                    f"There is no session of {self.workspace} to continue; leave --continue out to begin one."
+                )
+            return Session.resume(self.store, latest)
+        return Session.create(self.store, cwd=self.workspace, model=self.active.name, title=title)
+
+    def _find(self, prefix: str) -> str:
+        try:
+            return self.store.find(prefix)
+        except StorageError as error:
+            raise ConfigurationError(str(error)) from error
+
+    # --- the agent -----------------------------------------------------------------------------------
+
+    def agent(self, session: Session) -> Agent:
+        """Return an agent for ``session``, with policy, tools and model in place."""
+        policy = self.policy()
+        approvals = PermissionManager(lambda rule, scope: _save_rule(policy, rule, scope))
+        files = self.files()
+        outputs = OutputStore(self._outputs_folder(session))
+        tools = self.tools()
+
+        def make_context(call: ToolCall, emit: Emit) -> ToolContext:
+            return self._context(call, emit, session, files, outputs)
+
+        executor = ToolExecutor(
+            self.registry,
+            policy,
+            approvals if self.interactive else None,
+            make_context,
+            sync=session.sync,
+            enabled=frozenset(tool.name for tool in tools),
+            parallel=self.config.tools.parallel,
+            max_calls=self.config.limits.tool_calls_per_step,
+            max_output_chars=self.config.tools.max_output_chars,
+            log=log_failure,
+        )
+        return Agent(
+            AgentConfig.from_config(self.config),
+            ProviderRunner(self.active, self.config.model),
+            executor,
+            lambda opened: self._view(opened, tools, files),
+            files,
+            approvals=approvals,
+            make_verifier=self._verifier,
+            survey=self.survey,
+            log=log_failure,
+        )
+
+    def policy(self) -> SafetyPolicy:
+        """Return the policy for this workspace, mode and wall."""
+        return make_policy(self.base, self.mode, self.wall(), self.roots)
+
+    def wall(self) -> str:
+        """Return the name of the wall around commands; ``none`` in mode ``unsafe``."""
+        return "none" if self.mode == "unsafe" else self.spawner.wall
+
+    def files(self) -> WorkspaceFiles:
+        """Return file access within the limits of this workspace."""
+        sandbox = self.config.sandbox
+        return WorkspaceFiles(
+            self.workspace,
+            extra_roots=(*self.roots, *(Path(path).expanduser() for path in sandbox.writable)),
+            readable=sandbox.readable,
+            secrets=sandbox.secrets,
+            protected=sandbox.protected,
+        )
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools that the model may use: those enabled, and few for a small model."""
+        specs = self.registry.specs(self.config.tools.enabled)
+        if self.active.capabilities.compact_prompt and self.config.tools.enabled is None:
+            specs = [spec for spec in specs if spec.name in _SMALL_TOOLS]
+        return tuple(specs)
+
+    def prompt(self, tools: Sequence[ToolSpec]) -> SystemPrompt:
+        """Return the system prompt for these tools."""
+        from aar.config.rules_files import project_rules
+
+        capabilities = self.active.capabilities
+        rules = project_rules(
+            self.workspace, self.base.cwd, config=self.base.paths.config, trusted=self.base.trusted
+        )
+        return build_prompt(
+            workspace=self.workspace,
+            dialect=capabilities.dialect,
+            tools=tools,
+            mode=self.mode,
+            compact=capabilities.compact_prompt,
+            dialect_rules=_dialect_rules(capabilities.dialect, tools),
+            rules=[(str(rule.path), rule.text) for rule in rules],
+            custom=self.custom_prompt,
+        )
+
+    def _view(self, session: Session, tools: tuple[ToolSpec, ...], files: WorkspaceFiles) -> SessionView:
+        model = self.config.model
+        settings: dict[str, Any] = {
+            "max_output_tokens": model.max_output_tokens,
+            "temperature": model.temperature,
+            "stop": model.stop,
+            "reasoning": model.reasoning,
+        }
+        project = ProjectFiles(files) if self.active.capabilities.dialect == "files" else None
+        return SessionView(
+            session,
+            self.active,
+            self.prompt(tools),
+            tools,
+            self._resolve_name,
+            files=project,
+            settings=settings,
+        )
+
+    def _resolve_name(self, name: str) -> str | None:
+        spec = self.registry.get(name)
+        return None if spec is None else spec.name
+
+    def _verifier(self) -> Verifier | None:
+        commands = self.config.verify.commands
+        if not commands:
+            return None
+        return Verifier(commands, self.spawner, self.workspace, self.config.verify)
+
+    async def survey(self) -> list[str]:
+        """Return the paths of the project's files that are not ignored, relative, in path order."""
+        from threading import Event
+
+        from aar.tools.builtin.walk import walk
+
+        stop = Event()
+        try:
+            return await asyncio.to_thread(lambda: list(islice(walk(self.workspace, stop), _MAX_SURVEY)))
+        finally:
+            stop.set()
+
+    def _context(
+        self, call: ToolCall, emit: Emit, session: Session, files: WorkspaceFiles, outputs: OutputStore
+    ) -> ToolContext:
+        def set_plan(items: Sequence[PlanItem]) -> None:
+            revision = session.totals.plan_revision + 1
+            emit.append(PlanEvent(items=tuple(items), revision=revision))
+
+        return ToolContext(
+            call_id=call.call_id,
+            workspace=self.workspace,
+            files=files,
+            spawner=self.spawner,
+            outputs=outputs,
+            progress=lambda text: None,
+            ask=_nobody,
+            plan=session.plan,
+            set_plan=set_plan,
+            read_only=self.mode == "plan",
+            max_output_chars=self.config.tools.max_output_chars,
+            background=self._background,
+            settings={"bash.timeout": self.config.tools.timeout("bash", 120)},
+        )
+
+    def _outputs_folder(self, session: Session) -> Path:
+        if isinstance(self.store, SessionStore):
+            return self.store.path(session.session_id).with_suffix(".d") / "outputs"
+        return self.base.paths.outputs / session.session_id
+
+    async def aclose(self) -> None:
+        """End background processes, close connections."""
+        for process in self._background.values():
+            if process.running:
+                await process.kill()
+        await self.active.provider.aclose()
+        self.spawner.close()
+
+
+def open_runtime(
+    *,
+    base_url: str | None = None,
+    add_dirs: Sequence[Path] = (),
+    system_prompt: Path | None = None,
+    interactive: bool = False,
+    **base_arguments: Any,
+) -> Runtime:
+    """Put a runtime together; nothing is sent and no process is started that is not needed for that.
+
+    Args:
+        base_url: ``--base-url``.
+        add_dirs: More folders that may be changed.
+        system_prompt: File that replaces the built-in instructions.
+        interactive: Whether a person can answer questions.
+        **base_arguments: As for `open_base`.
+
+    Raises:
+        ConfigurationError: A setting, key, file or folder is wrong.
+        SandboxError: A wall that was demanded cannot be raised.
+    """
+    base = open_base(**base_arguments)
+    roots = tuple(_existing(path) for path in add_dirs)
+    notices = list(base.notices)
+    active, why = _active_model(base, base_url)
+    if why is not None:
+        notices.append(f"Using {active.name}: {why}.")
+    sandbox = base.config.sandbox
+    writable = tuple(Path(path).expanduser() for path in sandbox.writable)
+    spawner = ProcessSpawner(base.workspace, sandbox, (*roots, *writable))
+    mode = _mode(base, spawner, interactive, notices)
+    from aar.tools.builtin.catalogue import builtin_tools
+
+    return Runtime(
+        base=base,
+        store=_store(base),
+        active=active,
+        why_model=why,
+        mode=mode,
+        interactive=interactive,
+        spawner=spawner,
+        registry=ToolRegistry(builtin_tools()),
+        roots=roots,
+        custom_prompt=_custom_prompt(system_prompt),
+        notices=notices,
+    )
+
+
+def _active_model(base: Base, base_url: str | None) -> tuple[ActiveModel, str | None]:
+    name, why = base.config.model.name, None
+    if name is None:
+        choice = choose_model(
+            base.config, os.environ, ollama_running=_ollama_runs, local_installed=_local_installed
+        )
+        name, why = choice.name, choice.why
+    provider = make_provider(
+        name, base.config, data_dir=base.paths.data, runtime_dir=base.paths.runtime, base_url=base_url
+    )
+    _, model = parse_model(name)
+    return ActiveModel(name, provider, model, provider.capabilities(model)), why
+
+
+def _ollama_runs() -> bool:
+    try:
+        socket.create_connection(_OLLAMA, _OLLAMA_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def _local_installed() -> bool:
+    from aar.providers.local import installed
+
+    return installed()
+
+
+def _mode(base: Base, spawner: ProcessSpawner, interactive: bool, notices: list[str]) -> PermissionMode:
+    """Return the permission mode: as set, else ``ask`` with a person, ``auto`` where a wall holds."""
+    mode = base.config.permissions.mode
+    if mode is not None:
+        return mode
+    if interactive:
+        return "ask"
+    if spawner.status().enforced:
+        return "auto"
+    reasons = " ".join(spawner.status().reasons)
+    notices.append(f"No sandbox holds here, so calls that need approval will be denied. {reasons}")
+    return "ask"
+
+
+def _dialect_rules(dialect: Dialect, tools: Sequence[ToolSpec]) -> str:
+    """Return what teaches a model without trained tool calls how to act."""
+    from aar.providers.text_tools import FILES_RULES, render_tools_prompt
+
+    if dialect == "files":
+        return FILES_RULES
+    return render_tools_prompt(tools) if dialect == "text" else ""
+
+
+def _existing(path: Path) -> Path:
+    if not path.expanduser().is_dir():
+        raise ConfigurationError(f"--add-dir {path}: there is no such folder.")
+    return path.expanduser().resolve()
+
+
+def _store(base: Base) -> SessionStore | MemoryStore:
+    if not base.config.session.store:
+        return MemoryStore()
+    ensure(base.paths.sessions)
+    return base.store()
+
+
+def _custom_prompt(file: Path | None) -> tuple[str, str] | None:
+    if file is None:
+        return None
+    try:
+        return str(file), file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigurationError(f"--system-prompt {file} cannot be read: {error.strerror}.") from error
+
+
+def make_policy(base: Base, mode: PermissionMode, wall: str, roots: Sequence[Path] = ()) -> SafetyPolicy:
+    """Return the policy for a workspace under ``mode`` behind ``wall``.
+
+    Raises:
+        ConfigurationError: A rule is not understood, or the mode needs a wall that is not there.
+    """
+    layers = [
+        RuleSet.parse(_rule_layer(layer), **{kind: tuple(rules) for kind, rules in kinds.items()})
+        for layer, kinds in base.loaded.rule_layers.items()
+    ]
+    sandbox = base.config.sandbox
+    return SafetyPolicy(
+        mode,
+        base.workspace,
+        rules=layers,
+        extra_roots=(*roots, *(Path(path).expanduser() for path in sandbox.writable)),
+        wall=wall,
+        readable=sandbox.readable,
+        secrets=sandbox.secrets,
+        protected=sandbox.protected,
+    )
+
+
+def _rule_layer(layer: str) -> Layer:
+    """Return the layer of policy for a layer of the configuration."""
+    if layer in ("managed", "project"):
+        return "managed" if layer == "managed" else "project"
+    return "user"
+
+
+async def _nobody(question: str, options: Sequence[str]) -> str | None:
+    """Answer for the user where nobody can."""
+    return None
+
+
+def _save_rule(policy: SafetyPolicy, rule: str, scope: Scope) -> None:
+    """Keep a rule that an approval asked for, for this session."""
+    policy.rules = (*policy.rules, RuleSet.parse("session", allow=(rule,)))
+
+
+def log_failure(what: str, error: BaseException) -> None:
+    """Write a defect with its traceback into the diagnostics log."""
+    import logging
+
+    logging.getLogger("aar").error(what, exc_info=error)
+
+
+__all__ = ["Base", "Runtime", "open_base", "open_runtime"]

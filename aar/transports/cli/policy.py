@@ -1,0 +1,60 @@
+"""``aar policy``: what would be allowed, asked or denied, and why."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from aar.config.schema import PermissionMode
+from aar.runtime import make_policy, open_base
+from aar.safety.policy import explain as explain_decision
+
+
+@click.group()
+def policy() -> None:
+    """Tell what may run, and why."""
+
+
+_MODE = click.Choice(["plan", "ask", "edit", "auto", "unsafe"])
+
+
+@policy.command()
+@click.option("--mode", type=_MODE, help="Permission mode; by default the configured one, else ask.")
+@click.option("--wall", default="landlock", show_default=True, help="The wall to assume; none: no wall.")
+@click.argument("command", metavar="CMD")
+def check(mode: PermissionMode | None, wall: str, command: str) -> None:
+    """Print as JSON whether the shell command CMD may run."""
+    base = open_base(mode=mode)
+    chosen = base.config.permissions.mode or "ask"
+    decision = make_policy(base, chosen, wall).check_command(command)
+    click.echo(json.dumps(explain_decision(decision), ensure_ascii=False))
+
+
+@policy.command()
+@click.option("--mode", type=_MODE, help="Permission mode; by default the configured one, else ask.")
+@click.option("--wall", default="landlock", show_default=True, help="The wall to assume; none: no wall.")
+@click.argument("command", metavar="CMD")
+def explain(mode: PermissionMode | None, wall: str, command: str) -> None:
+    """Tell in words whether the shell command CMD may run."""
+    base = open_base(mode=mode)
+    chosen = base.config.permissions.mode or "ask"
+    decision = make_policy(base, chosen, wall).check_command(command)
+    rule = f" by the rule {decision.rule.text} ({decision.rule.layer})" if decision.rule else ""
+    click.echo(f"{decision.decision}{rule} in mode {chosen}")
+    for reason in decision.reasons:
+        click.echo(f"  {reason}")
+    for part in decision.commands:
+        click.echo(f"  {part.decision}: {' '.join(part.argv)}")
+
+
+@policy.command("list")
+def list_() -> None:
+    """List the rules that hold here, layer by layer."""
+    layers = open_base().loaded.rule_layers
+    if not layers:
+        click.echo("There are no rules; the mode's table decides (docs/safety.md).")
+    for layer, kinds in layers.items():
+        for kind, rules in kinds.items():
+            for rule in rules:
+                click.echo(f"{layer}  {kind}  {rule}")
