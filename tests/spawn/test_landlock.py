@@ -26,13 +26,17 @@ def outside(tmp_path: Path) -> Path:
     return folder
 
 
-async def python(spawner: ProcessSpawner, code: str, cwd: Path, *args: object, **options: object) -> SpawnResult:
+async def python(
+    spawner: ProcessSpawner, code: str, cwd: Path, *args: object, **options: object
+) -> SpawnResult:
     argv = (sys.executable, "-c", textwrap.dedent(code), *map(str, args))
     return await spawner.run(SpawnRequest(argv, cwd, **options))  # type: ignore[arg-type]
 
 
 def listing(folder: Path) -> list[tuple[str, bytes]]:
-    return sorted((str(p.relative_to(folder)), p.read_bytes() if p.is_file() else b"/") for p in folder.rglob("*"))
+    return sorted(
+        (str(p.relative_to(folder)), p.read_bytes() if p.is_file() else b"/") for p in folder.rglob("*")
+    )
 
 
 ESCAPES = {
@@ -65,7 +69,9 @@ ESCAPES = {
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-async def test_nothing_outside_changes(walled: ProcessSpawner, workspace: Path, outside: Path, name: str) -> None:
+async def test_nothing_outside_changes(
+    walled: ProcessSpawner, workspace: Path, outside: Path, name: str
+) -> None:
     before = listing(outside)
     code = f"import ctypes, os, sys\nout = sys.argv[1]\n{ESCAPES[name]}"
     result = await python(walled, code, workspace, outside)
@@ -73,7 +79,9 @@ async def test_nothing_outside_changes(walled: ProcessSpawner, workspace: Path, 
     assert result.exit_code == 1, result.output
 
 
-async def test_the_same_acts_work_without_the_wall(bare: ProcessSpawner, workspace: Path, outside: Path) -> None:
+async def test_the_same_acts_work_without_the_wall(
+    bare: ProcessSpawner, workspace: Path, outside: Path
+) -> None:
     result = await python(bare, "import sys; open(sys.argv[1] + '/file', 'w').write('x')", workspace, outside)
     assert result.exit_code == 0
     assert (outside / "file").read_text() == "x"
@@ -98,7 +106,9 @@ async def test_the_workspace_and_the_private_folder_can_be_used_in_full(
     assert result.wall == "landlock"
 
 
-async def test_a_granted_folder_can_be_written(walled: ProcessSpawner, workspace: Path, outside: Path) -> None:
+async def test_a_granted_folder_can_be_written(
+    walled: ProcessSpawner, workspace: Path, outside: Path
+) -> None:
     result = await shell(walled, f"echo x > {outside}/file", workspace, writable=(outside,))
     assert result.exit_code == 0
 
@@ -109,7 +119,9 @@ async def test_in_plan_mode_the_workspace_is_read_only(walled: ProcessSpawner, w
     assert result.output.startswith(b"kept")
     assert result.output.endswith(b"file\n")
     assert (workspace / "file").read_text() == "kept"
-    assert (await shell(walled, "echo x > $TMPDIR/scratch && cat $TMPDIR/scratch", workspace, read_only=True)).exit_code == 0
+    assert (
+        await shell(walled, "echo x > $TMPDIR/scratch && cat $TMPDIR/scratch", workspace, read_only=True)
+    ).exit_code == 0
 
 
 async def test_secrets_of_the_home_are_not_read_but_its_other_files_are(
@@ -152,7 +164,9 @@ async def test_a_workspace_that_is_the_home_keeps_the_secrets_closed(clean_envir
     try:
         if not spawner.status().enforced:
             pytest.skip("no wall here")
-        result = await shell(spawner, "cat .ssh/id_rsa; echo key > .ssh/authorized_keys; echo x > src/a", home)
+        result = await shell(
+            spawner, "cat .ssh/id_rsa; echo key > .ssh/authorized_keys; echo x > src/a", home
+        )
         assert not (home / ".ssh/authorized_keys").exists()
         assert b"secret" not in result.output
         assert (home / "src/a").exists()
@@ -160,7 +174,9 @@ async def test_a_workspace_that_is_the_home_keeps_the_secrets_closed(clean_envir
         spawner.close()
 
 
-async def test_other_processes_are_neither_read_nor_signalled(walled: ProcessSpawner, workspace: Path) -> None:
+async def test_other_processes_are_neither_read_nor_signalled(
+    walled: ProcessSpawner, workspace: Path
+) -> None:
     other = subprocess.Popen(["sleep", "30"], env={"SECRET": "hidden"})
     try:
         result = await shell(
@@ -245,7 +261,9 @@ async def test_abstract_sockets_of_others_are_out_of_reach(walled: ProcessSpawne
 
 
 @pytest.mark.parametrize("family", ["AF_PACKET", "AF_VSOCK", "AF_ALG", "AF_BLUETOOTH"])
-async def test_unusual_socket_families_are_refused(walled: ProcessSpawner, workspace: Path, family: str) -> None:
+async def test_unusual_socket_families_are_refused(
+    walled: ProcessSpawner, workspace: Path, family: str
+) -> None:
     code = f"""
         import errno, socket
         try:
@@ -272,7 +290,9 @@ async def test_root_has_no_capabilities_inside(walled: ProcessSpawner, workspace
     assert [line.split()[1] for line in result.output.splitlines()] == [b"0" * 16, b"0" * 16, b"1"]
 
 
-async def test_the_wall_can_not_be_left_by_a_child(walled: ProcessSpawner, workspace: Path, outside: Path) -> None:
+async def test_the_wall_can_not_be_left_by_a_child(
+    walled: ProcessSpawner, workspace: Path, outside: Path
+) -> None:
     command = f"setsid sh -c 'echo x > {outside}/file' ; nohup env -i sh -c 'echo x > {outside}/new'"
     await shell(walled, command, workspace)
     assert listing(outside) == [("empty", b"/"), ("file", b"kept")]
@@ -288,7 +308,9 @@ COMMIT = "git -c user.name=T -c user.email=t@example.org commit -qm change"
 
 async def test_git_works_inside(walled: ProcessSpawner, workspace: Path) -> None:
     git("init", "-q", cwd=workspace)
-    result = await shell(walled, f"echo 1 > a && git add -A && {COMMIT} && git status -s && git log --oneline", workspace)
+    result = await shell(
+        walled, f"echo 1 > a && git add -A && {COMMIT} && git status -s && git log --oneline", workspace
+    )
     assert result.exit_code == 0, result.output
     assert b"change" in result.output
 
@@ -303,7 +325,9 @@ async def test_git_works_in_a_worktree(tmp_path: Path) -> None:
     try:
         if not spawner.status().enforced:
             pytest.skip("no wall here")
-        result = await shell(spawner, f"echo 1 > a && git add a && {COMMIT} && git status -s", tmp_path / "tree")
+        result = await shell(
+            spawner, f"echo 1 > a && git add a && {COMMIT} && git status -s", tmp_path / "tree"
+        )
         assert result.exit_code == 0, result.output
         assert (await shell(spawner, f"echo x > {main}/stolen", tmp_path / "tree")).exit_code != 0
     finally:

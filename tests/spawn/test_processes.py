@@ -58,7 +58,9 @@ async def test_standard_error_is_kept_apart_on_request(bare: ProcessSpawner, wor
     assert (result.output, result.stderr) == (b"out\n", b"err\n")
 
 
-async def test_a_killed_process_has_a_negative_signal_as_exit_code(bare: ProcessSpawner, workspace: Path) -> None:
+async def test_a_killed_process_has_a_negative_signal_as_exit_code(
+    bare: ProcessSpawner, workspace: Path
+) -> None:
     assert (await shell(bare, "kill -9 $$", workspace)).exit_code == -9
 
 
@@ -71,7 +73,11 @@ async def test_standard_input_is_empty_or_what_was_given(bare: ProcessSpawner, w
 
 @pytest.mark.parametrize(
     ("argv", "error"),
-    [(("no-such-program-here",), FileNotFoundError), (("/etc/passwd",), PermissionError), (("/",), PermissionError)],
+    [
+        (("no-such-program-here",), FileNotFoundError),
+        (("/etc/passwd",), PermissionError),
+        (("/",), PermissionError),
+    ],
 )
 async def test_a_program_that_cannot_run_is_an_error(
     bare: ProcessSpawner, workspace: Path, argv: tuple[str, ...], error: type[OSError]
@@ -106,7 +112,9 @@ async def test_twenty_processes_run_side_by_side(bare: ProcessSpawner, workspace
     assert time.monotonic() - began < 3
 
 
-async def test_each_process_leads_a_session_and_group_of_its_own(bare: ProcessSpawner, workspace: Path) -> None:
+async def test_each_process_leads_a_session_and_group_of_its_own(
+    bare: ProcessSpawner, workspace: Path
+) -> None:
     process = await bare.start(SpawnRequest(("sleep", "5"), workspace))
     assert os.getpgid(process.pid) == os.getsid(process.pid) == process.pid
     assert process.running
@@ -219,7 +227,9 @@ async def test_a_killed_server_is_replaced(bare: ProcessSpawner, workspace: Path
     assert (await shell(bare, "echo again", workspace)).output == b"again\n"
 
 
-async def test_yes_for_a_while_keeps_head_and_tail_in_little_memory(bare: ProcessSpawner, workspace: Path) -> None:
+async def test_yes_for_a_while_keeps_head_and_tail_in_little_memory(
+    bare: ProcessSpawner, workspace: Path
+) -> None:
     await shell(bare, "true", workspace)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = await shell(bare, "echo first; yes", workspace, timeout_s=1.5, max_output=1_000_000)
@@ -232,7 +242,9 @@ async def test_yes_for_a_while_keeps_head_and_tail_in_little_memory(bare: Proces
     assert len(result.output) < 1_000_100
 
 
-async def test_one_line_of_100_mb_is_cut_and_counted(bare: ProcessSpawner, workspace: Path, tmp_path: Path) -> None:
+async def test_one_line_of_100_mb_is_cut_and_counted(
+    bare: ProcessSpawner, workspace: Path, tmp_path: Path
+) -> None:
     await shell(bare, "true", workspace)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     spool = tmp_path / "spool"
@@ -288,6 +300,8 @@ async def test_helpers_run_without_the_wall(walled: ProcessSpawner, workspace: P
 async def test_an_interactive_program_keeps_the_terminal_and_its_exit_code_comes_back(
     bare: ProcessSpawner, workspace: Path
 ) -> None:
-    result = await bare.run(SpawnRequest(("sh", "-c", "echo $PWD > seen; exit 4"), workspace, kind="interactive"))
+    result = await bare.run(
+        SpawnRequest(("sh", "-c", "echo $PWD > seen; exit 4"), workspace, kind="interactive")
+    )
     assert result.exit_code == 4
     assert (workspace / "seen").read_text().strip() == str(workspace)
