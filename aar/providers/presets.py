@@ -1,0 +1,119 @@
+"""Servers known by name: where they are, which key is theirs, and what their dialect of the wire needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from aar.providers.openai_encode import ReasoningStyle
+
+Kind = Literal["chat", "local", "scripted", "later"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One provider name.
+
+    Attributes:
+        name: As in ``name/model``.
+        kind: What speaks to it: chat completions, one of aar's own, or nothing yet.
+        base_url: Where it is; ``None``: the user must say.
+        key_names: Environment variables with its key, the first that is set wins.
+        hosts: The vendor's own hosts (and their subdomains), to which alone its key goes.
+        max_tokens_field: Field that limits the answer.
+        reasoning: How it is told to think.
+        cache_key: Whether it takes ``prompt_cache_key``.
+        short_ids: Whether ids of tool calls must be nine letters and digits.
+    """
+
+    name: str
+    kind: Kind = "chat"
+    base_url: str | None = None
+    key_names: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    max_tokens_field: str = "max_tokens"
+    reasoning: ReasoningStyle = "effort"
+    cache_key: bool = False
+    short_ids: bool = False
+
+
+_ALL = (
+    Preset("openai-compatible"),
+    Preset("scripted", "scripted"),
+    Preset("local", "local"),
+    Preset("anthropic", "later", None, ("ANTHROPIC_API_KEY",), ("api.anthropic.com",)),
+    Preset(
+        "gemini", "later", None, ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("generativelanguage.googleapis.com",)
+    ),
+    Preset(
+        "openai",
+        base_url="https://api.openai.com/v1",
+        key_names=("OPENAI_API_KEY",),
+        hosts=("api.openai.com",),
+        max_tokens_field="max_completion_tokens",
+        cache_key=True,
+    ),
+    Preset(
+        "ollama", base_url="http://127.0.0.1:11434/v1", key_names=("OLLAMA_API_KEY",), hosts=("ollama.com",)
+    ),
+    Preset(
+        "openrouter",
+        base_url="https://openrouter.ai/api/v1",
+        key_names=("OPENROUTER_API_KEY",),
+        hosts=("openrouter.ai",),
+        reasoning="openrouter",
+    ),
+    Preset(
+        "deepseek",
+        base_url="https://api.deepseek.com",
+        key_names=("DEEPSEEK_API_KEY",),
+        hosts=("api.deepseek.com",),
+        reasoning="thinking",
+    ),
+    Preset(
+        "groq",
+        base_url="https://api.groq.com/openai/v1",
+        key_names=("GROQ_API_KEY",),
+        hosts=("api.groq.com",),
+        max_tokens_field="max_completion_tokens",
+    ),
+    Preset(
+        "mistral",
+        base_url="https://api.mistral.ai/v1",
+        key_names=("MISTRAL_API_KEY",),
+        hosts=("api.mistral.ai",),
+        reasoning="none",
+        short_ids=True,
+    ),
+    Preset("xai", base_url="https://api.x.ai/v1", key_names=("XAI_API_KEY",), hosts=("api.x.ai",)),
+    Preset(
+        "together",
+        base_url="https://api.together.xyz/v1",
+        key_names=("TOGETHER_API_KEY",),
+        hosts=("api.together.xyz", "api.together.ai"),
+    ),
+    Preset(
+        "fireworks",
+        base_url="https://api.fireworks.ai/inference/v1",
+        key_names=("FIREWORKS_API_KEY",),
+        hosts=("api.fireworks.ai",),
+    ),
+    Preset("vllm", base_url="http://127.0.0.1:8000/v1", key_names=("VLLM_API_KEY",), reasoning="template"),
+    Preset("lmstudio", base_url="http://127.0.0.1:1234/v1"),
+    Preset(
+        "llamacpp", base_url="http://127.0.0.1:8080/v1", key_names=("LLAMA_API_KEY",), reasoning="template"
+    ),
+)
+
+PRESETS = {preset.name: preset for preset in _ALL}
+"""All provider names that aar knows."""
+
+ALIASES = {
+    "generic": "openai-compatible",
+    "lm-studio": "lmstudio",
+    "llama.cpp": "llamacpp",
+    "llama-cpp": "llamacpp",
+    "x-ai": "xai",
+    "google": "gemini",
+}
+"""Other spellings of provider names."""
