@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -41,6 +43,10 @@ __all__ = ["Scope", "Session", "Subscription"]
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _INTERRUPTED = "The call was cut off before it had a result. It may have run in part."
+
+
+_UNFOLDED = frozenset({"approval_request", "approval", "checkpoint", "retry", "notice", "subagent"})
+"""Events that no fold of a session looks at, so that `Session.resume` need not build them."""
 
 
 @dataclass
@@ -135,8 +141,11 @@ class Session:
         try:
             session = cls(store, file, session_id, Path.cwd())
             problems: list[Problem] = []
-            for event in store.read(session_id, problems=problems):
-                session.replay(event)
+            with _no_collection():
+                for event in store.read(session_id, problems=problems, skip=_UNFOLDED):
+                    session.replay(event)
+            for event in store.tail(session_id, 1):
+                session.note_place(event)
             session.append(session._identity("resume"))
             if found := [*file.problems, *problems]:
                 session.append(problems_notice(found))
@@ -204,11 +213,7 @@ class Session:
 
     def replay(self, event: Event) -> None:
         """Take an event that is stored already into the folds."""
-        if event.seq is not None and event.seq > self.last_seq:
-            self.last_seq = event.seq
-        self._last_id = max(self._last_id, event.id)
-        if event.trace_id:
-            self.trace_id = event.trace_id
+        self.note_place(event)
         self.totals.apply(event)
         if event.agent_id == "main":
             self._folds["main"].apply(event)
@@ -216,6 +221,13 @@ class Session:
             self._unfolded.add(event.agent_id)
         if isinstance(event, SessionEvent) and event.cwd:
             self.cwd = Path(event.cwd)
+
+    def note_place(self, event: Event) -> None:
+        """Let what is appended next come after ``event``."""
+        if event.seq is not None and event.seq > self.last_seq:
+            self.last_seq = event.seq
+        self._last_id = max(self._last_id, event.id)
+        self.trace_id = event.trace_id or self.trace_id
 
     # What it is now
 
@@ -319,7 +331,7 @@ class Session:
         for seq, event in enumerate(events, self.last_seq + 1):
             if not event.stored:
                 raise InternalError(f"A {event.type} event is shown, not stored: use publish.")
-            last_id = _id_after(last_id)
+            last_id = _following_id(last_id) if stamped else _id_after(last_id)
             update: dict[str, object] = {
                 "id": last_id,
                 "seq": seq,
@@ -481,6 +493,18 @@ class Session:
         self._file.close()
 
 
+@contextlib.contextmanager
+def _no_collection() -> Generator[None]:
+    """Hold the garbage collector back while many objects are made that all stay."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def _ends_stream(event: Event) -> bool:
     """Tell whether the streamed answer of the main agent is stored, or void."""
     if event.agent_id != "main":
@@ -493,10 +517,13 @@ def _ends_stream(event: Event) -> bool:
 def _id_after(last: str) -> str:
     """Return a new ULID that sorts after ``last``, also when the clock went back since."""
     fresh = new_id()
-    if fresh > last:
-        return fresh
+    return fresh if fresh > last else _following_id(last)
+
+
+def _following_id(last: str) -> str:
+    """Return the ULID right after ``last``: cheaper than a new one, and as unique."""
     digits = last.rstrip("Z")
     if not digits or digits[-1] not in _CROCKFORD:
-        return fresh
+        return new_id()
     following = _CROCKFORD[_CROCKFORD.index(digits[-1]) + 1]
     return f"{digits[:-1]}{following}".ljust(len(last), "0")

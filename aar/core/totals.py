@@ -33,7 +33,6 @@ class RunTotals:
     """Numbers of one run, of one agent or of a whole session.
 
     Attributes:
-        usage: Tokens.
         cost_usd: Sum of the known prices, in US dollars.
         cost_known: False when a request had no known price; then ``cost_usd`` is a lower bound.
         requests: Model requests.
@@ -43,7 +42,6 @@ class RunTotals:
         errors: Error events.
     """
 
-    usage: Usage = field(default_factory=Usage)
     cost_usd: float = 0.0
     cost_known: bool = True
     requests: int = 0
@@ -51,10 +49,32 @@ class RunTotals:
     tool_calls: int = 0
     tool_errors: int = 0
     errors: int = 0
+    # Plain numbers: a model object for every sum would be most of the cost of this fold.
+    _tokens: list[int] = field(default_factory=lambda: [0, 0, 0, 0, 0])
+    _estimated: bool = False
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens."""
+        read = self._tokens
+        return Usage(
+            input=read[0],
+            output=read[1],
+            cache_read=read[2],
+            cache_write=read[3],
+            reasoning=read[4],
+            estimated=self._estimated,
+        )
 
     def add_request(self, meta: ProviderMeta, *, new_step: bool) -> None:
         """Count one model request."""
-        self.usage = self.usage + meta.usage
+        usage, tokens = meta.usage, self._tokens
+        tokens[0] += usage.input
+        tokens[1] += usage.output
+        tokens[2] += usage.cache_read
+        tokens[3] += usage.cache_write
+        tokens[4] += usage.reasoning
+        self._estimated = self._estimated or usage.estimated
         self.requests += 1
         self.steps += new_step
         if meta.cost_usd is None:
@@ -173,10 +193,15 @@ class TotalsFold:
             handler(event)
 
     def _scopes(self, event: Event) -> list[RunTotals]:
-        scopes = [self.all, self.agents.setdefault(event.agent_id, RunTotals())]
-        if event.run_id is not None:
-            scopes.append(self.runs.setdefault(event.run_id, RunTotals()))
-        return scopes
+        agent = self.agents.get(event.agent_id)
+        if agent is None:
+            agent = self.agents[event.agent_id] = RunTotals()
+        if event.run_id is None:
+            return [self.all, agent]
+        run = self.runs.get(event.run_id)
+        if run is None:
+            run = self.runs[event.run_id] = RunTotals()
+        return [self.all, agent, run]
 
     def _on_session(self, event: SessionEvent) -> None:
         self.cwd = event.cwd or self.cwd

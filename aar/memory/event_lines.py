@@ -50,11 +50,16 @@ def line_type(raw: bytes) -> str | None:
     return match[1].decode() if match else None
 
 
-def read_events(path: Path, start_seq: int = 1, problems: list[Problem] | None = None) -> Iterator[Event]:
+def read_events(
+    path: Path,
+    start_seq: int = 1,
+    problems: list[Problem] | None = None,
+    skip: frozenset[str] = frozenset(),
+) -> Iterator[Event]:
     """Yield the events of a file with ``seq`` of at least ``start_seq``, in file order.
 
     Lines that are no events are skipped; what was wrong is added to ``problems``. A line that stands
-    twice in a row is yielded once.
+    twice in a row is yielded once. Events of the types in ``skip`` are left out, mostly unparsed.
 
     Raises:
         OSError: The file cannot be read.
@@ -62,7 +67,7 @@ def read_events(path: Path, start_seq: int = 1, problems: list[Problem] | None =
     last: Event | None = None
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            if start_seq > 1 and (match := _HEAD.match(raw)) and int(match[2]) < start_seq:
+            if _is_unwanted(raw, start_seq, skip):
                 continue
             event = _event_or_problem(raw, number, problems)
             if event is None or (event.seq is not None and event.seq < start_seq):
@@ -72,6 +77,18 @@ def read_events(path: Path, start_seq: int = 1, problems: list[Problem] | None =
                 continue
             last = event
             yield event
+
+
+def _is_unwanted(raw: bytes, start_seq: int, skip: frozenset[str]) -> bool:
+    """Tell from the head of a whole line, without parsing it, that it is not asked for."""
+    if start_seq <= 1 and not skip:
+        return False
+    match = _HEAD.match(raw)
+    if match is None:
+        return False
+    if int(match[2]) < start_seq:
+        return True
+    return match[1].decode() in skip and raw.endswith(b"}\n")
 
 
 def _event_or_problem(raw: bytes, number: int, problems: list[Problem] | None) -> Event | None:

@@ -79,12 +79,16 @@ class MemoryStore:
         return file
 
     def read(
-        self, session_id: str, start_seq: int = 1, problems: List[Problem] | None = None
+        self,
+        session_id: str,
+        start_seq: int = 1,
+        problems: List[Problem] | None = None,
+        skip: frozenset[str] = frozenset(),
     ) -> Iterator[Event]:
         """Yield the events from ``start_seq`` on."""
         for raw in tuple(self._file(session_id).lines):
             event = parse_line(raw)
-            if event.seq is None or event.seq >= start_seq:
+            if (event.seq is None or event.seq >= start_seq) and event.type not in skip:
                 yield event
 
     def tail(self, session_id: str, count: int) -> List[Event]:

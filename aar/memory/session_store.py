@@ -78,9 +78,17 @@ class EventStore(Protocol):
         ...
 
     def read(
-        self, session_id: str, start_seq: int = 1, problems: List[Problem] | None = None
+        self,
+        session_id: str,
+        start_seq: int = 1,
+        problems: List[Problem] | None = None,
+        skip: frozenset[str] = frozenset(),
     ) -> Iterator[Event]:
-        """Yield the stored events from ``start_seq`` on."""
+        """Yield the stored events from ``start_seq`` on, without those of the types in ``skip``."""
+        ...
+
+    def tail(self, session_id: str, count: int) -> List[Event]:
+        """Return the last ``count`` stored events."""
         ...
 
     def exists(self, session_id: str) -> bool:
@@ -145,16 +153,22 @@ class SessionStore:
         return path
 
     def read(
-        self, session_id: str, start_seq: int = 1, problems: List[Problem] | None = None
+        self,
+        session_id: str,
+        start_seq: int = 1,
+        problems: List[Problem] | None = None,
+        skip: frozenset[str] = frozenset(),
     ) -> Iterator[Event]:
-        """Yield the events from ``start_seq`` on; lines that are no events go into ``problems``.
+        """Yield the events from ``start_seq`` on, without those of the types in ``skip``.
+
+        Lines that are no events go into ``problems``.
 
         Raises:
             StorageError: There is no such session, or it cannot be read.
         """
         path = self.path(session_id)
         try:
-            yield from read_events(path, start_seq, problems)
+            yield from read_events(path, start_seq, problems, skip)
         except OSError as error:
             raise _unreadable(session_id, error) from error
 

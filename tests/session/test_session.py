@@ -347,3 +347,14 @@ async def test_a_quick_answer_never_touches_the_journal(tmp_path: Path) -> None:
     run.append(AssistantMessage(content="quick"))
     assert not path_of(store, session).with_suffix(".d").exists()
     session.close()
+
+
+def test_a_resumed_session_counts_on_after_events_that_no_fold_needs(tmp_path: Path) -> None:
+    store, session = new_session(tmp_path)
+    session.append(user("go"), *(Notice(message=str(number)) for number in range(3)))
+    session.close()
+    again = Session.resume(store, session.session_id)
+    assert [event.seq for event in again.events()] == [1, 2, 3, 4, 5, 6]
+    skipped = store.read(session.session_id, 2, skip=frozenset({"notice"}))
+    assert [event.type for event in skipped] == ["user_message", "session"]
+    again.close()
