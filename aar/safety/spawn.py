@@ -9,7 +9,7 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
-import json
+import marshal
 import os
 import select
 import shutil
@@ -56,7 +56,7 @@ class SpawnServer:
         Raises:
             SandboxError: The server cannot be started.
         """
-        data = json.dumps(body).encode()
+        data = marshal.dumps(body)
         with self._lock:
             for attempt in (1, 2):
                 if self._socket is None:
@@ -538,13 +538,11 @@ def _probe_answer(sock: socket.socket) -> Probe:
         if not part:
             return Probe(error="the preflight died")
         data += part
-    word, _, rest = data.decode(errors="replace").strip().partition(" ")
+    word, *rest = data.decode(errors="replace").strip().split(" ", 3)
     if word != "probe":
-        return Probe(error=rest.split(" ", 2)[-1])
-    report = json.loads(rest)
-    if "error" in report:
-        return Probe(error=str(report["error"]))
-    return Probe(write=bool(report["write"]), network=bool(report["network"]))
+        return Probe(error=rest[-1])
+    write, network = rest
+    return Probe(write=write == "1", network=network == "1")
 
 
 def _input(data: bytes | None) -> int:

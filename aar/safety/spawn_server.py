@@ -2,7 +2,8 @@
 
 It is not imported by aar but run by `aar.safety.spawn` as ``python -I -S -E spawn_server.py FD``, so
 that a fork never happens in a process with threads, and costs the same however large aar has grown.
-Only the standard library is at hand.
+Only the standard library is at hand, and little of it is
+used, because the size counts at each fork.
 
 Processes::
 
@@ -13,31 +14,36 @@ group by ``setsid``, so that the tree can be killed whole. It kills the tree whe
 when it is told to, and when aar (its control socket) or the server has died.
 
 Requests on socket FD: ``!IB`` (length of the body, number of descriptors) with the descriptors attached
-(SCM_RIGHTS), then a JSON body. Descriptors: control socket, stdin, stdout, stderr, then, when the body
-says so, a Landlock ruleset. Answers on the control socket, one a line: ``started PID``,
-``failed STAGE ERRNO TEXT``, ``exit STATUS`` (negative: signal), ``gone`` (the whole tree is; the end of
-the socket tells the same), ``probe JSON``.
+(SCM_RIGHTS), then the body, a dict in marshal format. Descriptors: control socket, stdin, stdout,
+stderr, then, where there is one, a Landlock ruleset. Answers on the control socket, one a line:
+``started PID``, ``failed STAGE ERRNO TEXT``, ``exit STATUS`` (negative: signal), ``gone`` (the whole tree
+is; the end of the socket tells the same), ``probe WRITE NETWORK`` (0 or 1).
 Anything that arrives on the control socket, and its end, kills the tree.
 """
 
 from __future__ import annotations
 
-import array
-import contextlib
+import _socket
 import ctypes
 import errno
 import fcntl
 import gc
-import json
+import marshal
 import os
 import resource
 import select
-import signal
-import socket
 import struct
 import sys
 import time
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+else:
+    # The bare C modules: every module more makes the start slower, and every fork.
+    import _signal as signal
 
 HEADER = struct.Struct("!IB")
 MAX_DESCRIPTORS = 5
@@ -86,6 +92,14 @@ def check(result: int, what: str) -> int:
     return result
 
 
+def quietly(call: Callable[..., object], *args: object) -> None:
+    """Call something whose failure means that the other side is gone already."""
+    try:  # noqa: SIM105 - contextlib is slow to import here
+        call(*args)
+    except OSError:
+        pass
+
+
 def raw_prctl(option: int, value: int = 0) -> int:
     """Call prctl(2); arguments that are not used must be zero."""
     zero = ctypes.c_ulong(0)
@@ -115,7 +129,7 @@ class PrivateNetwork:
         """Make the namespace once; raises `StageError` where the kernel does not let us."""
         if self.net is not None:
             return
-        ours, theirs = socket.socketpair()
+        ours, theirs = _socket.socketpair()
         pid = os.fork()
         if pid == 0:
             ours.close()
@@ -134,7 +148,7 @@ class PrivateNetwork:
             ours.close()
             os.waitpid(pid, 0)
 
-    def _hold(self, channel: socket.socket) -> NoReturn:
+    def _hold(self, channel: _socket.socket) -> NoReturn:
         """Make the namespaces in a process of their own and keep them until the server holds them."""
         try:
             self._unshare()
@@ -170,10 +184,11 @@ class PrivateNetwork:
 
 def loopback_up() -> None:
     """Bring up ``lo`` in the present network namespace (netdevice(7))."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        query = struct.pack("16sH22x", b"lo", 0)
-        flags = struct.unpack("16sH22x", fcntl.ioctl(sock, SIOCGIFFLAGS, query))[1]
-        fcntl.ioctl(sock, SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", flags | IFF_UP))
+    sock = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    query = struct.pack("16sH22x", b"lo", 0)
+    flags = struct.unpack("16sH22x", fcntl.ioctl(sock, SIOCGIFFLAGS, query))[1]
+    fcntl.ioctl(sock, SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", flags | IFF_UP))
+    sock.close()
 
 
 # --- the wall, as it is put around the calling process -------------------------------------------------
@@ -235,9 +250,11 @@ def count_tasks() -> int:
     """Return the number of threads of this user, against which RLIMIT_NPROC counts."""
     uid, count = os.geteuid(), 0
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib is slow to import here
-        with contextlib.suppress(OSError):
+        try:
             if name.isdigit() and os.stat(f"/proc/{name}").st_uid == uid:  # noqa: PTH116
                 count += len(os.listdir(f"/proc/{name}/task"))  # noqa: PTH208
+        except OSError:
+            continue
     return count
 
 
@@ -247,7 +264,8 @@ def count_tasks() -> int:
 def run_command(request: dict[str, Any], fds: list[int], supervisor: int, network: PrivateNetwork) -> None:
     """Become the command (in the forked child). Returns only by `StageError`."""
     os.setsid()
-    for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGXFSZ, signal.SIGINT):
+    # Python ignores the first two, and what is ignored stays so through exec.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     for target, fd in enumerate(fds[1:4]):
         os.dup2(fd, target)
@@ -275,15 +293,12 @@ def run_command(request: dict[str, Any], fds: list[int], supervisor: int, networ
 
 def probe(request: dict[str, Any], fds: list[int], network: PrivateNetwork) -> NoReturn:
     """Raise the wall in this process, try what it forbids, and tell how that went."""
-    report: dict[str, Any] = {}
     try:
         raise_wall(request["wall"], fds[4] if len(fds) > 4 else None, network)
-        report = {"write": try_write(request["outside"]), "network": try_network()}
+        line = f"probe {int(try_write(request['outside']))} {int(try_network())}"
     except StageError as error:
-        report = {"error": error.text}
-    except OSError as error:
-        report = {"error": str(error)}
-    os.write(fds[0], b"probe " + json.dumps(report).encode() + b"\n")
+        line = f"failed wall {error.code} {error.text}"
+    os.write(fds[0], line.encode(errors="replace") + b"\n")
     os._exit(0)
 
 
@@ -299,8 +314,7 @@ def try_write(path: str) -> bool:
 def try_network() -> bool:
     """Return whether a packet could be sent to another host (an address kept for examples, RFC 5737)."""
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.connect(("192.0.2.1", 9))
+        _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM).connect(("192.0.2.1", 9))
     except OSError:
         return False
     return True
@@ -315,14 +329,18 @@ def descendants(root: int) -> list[int]:
     for name in os.listdir("/proc"):  # noqa: PTH208
         if not name.isdigit():
             continue
-        with contextlib.suppress(OSError, ValueError, IndexError):
+        try:
             fd = os.open(f"/proc/{name}/stat", os.O_RDONLY)
-            try:
-                rest = os.read(fd, 1024).rpartition(b")")[2].split()
-            finally:
-                os.close(fd)
-            if rest[0] != b"Z":
-                children.setdefault(int(rest[1]), []).append(int(name))
+        except OSError:
+            continue
+        try:
+            rest = os.read(fd, 1024).rpartition(b")")[2].split()
+        except OSError:
+            continue
+        finally:
+            os.close(fd)
+        if rest[0] != b"Z":
+            children.setdefault(int(rest[1]), []).append(int(name))
     found: list[int] = []
     todo = [root]
     while todo:
@@ -351,8 +369,7 @@ class Supervisor:
 
     def tell(self, line: str) -> None:
         """Send one line to aar, which may be gone."""
-        with contextlib.suppress(OSError):
-            os.write(self.control, line.encode(errors="replace") + b"\n")
+        quietly(os.write, self.control, line.encode(errors="replace") + b"\n")
 
     def reap(self) -> bool:
         """Collect ended children; returns whether any child is left."""
@@ -393,12 +410,10 @@ class Supervisor:
     def signal_all(self, number: int) -> None:
         """Signal the command's group and, where /proc tells them, all its descendants."""
         if self.status is None:
-            with contextlib.suppress(OSError):
-                os.killpg(self.pid, number)
+            quietly(os.killpg, self.pid, number)
         targets = descendants(os.getpid()) if LINUX else []
         for pid in targets:
-            with contextlib.suppress(OSError):
-                os.kill(pid, number)
+            quietly(os.kill, pid, number)
 
     def end_tree(self) -> None:
         """Kill whatever is left: politely first, then not."""
@@ -458,15 +473,15 @@ def supervise(request: dict[str, Any], fds: list[int], network: PrivateNetwork) 
 # --- the server --------------------------------------------------------------------------------------------
 
 
-def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+def receive(sock: _socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """Read one request with its descriptors; ``None`` at the end."""
-    width = array.array("i").itemsize
-    flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-    head, ancillary, _, _ = sock.recvmsg(HEADER.size, socket.CMSG_SPACE(MAX_DESCRIPTORS * width), flags)
-    fds = array.array("i")
+    width = struct.calcsize("i")
+    flags = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
+    head, ancillary, _, _ = sock.recvmsg(HEADER.size, _socket.CMSG_SPACE(MAX_DESCRIPTORS * width), flags)
+    fds: list[int] = []
     for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            fds.frombytes(data[: len(data) - len(data) % width])
+        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+            fds += struct.unpack(f"{len(data) // width}i", data[: len(data) - len(data) % width])
     head += read_exactly(sock, HEADER.size - len(head)) if head else b""
     if len(head) < HEADER.size:
         return None
@@ -477,10 +492,10 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     if not flags:
         for fd in fds:
             os.set_inheritable(fd, False)
-    return json.loads(body), list(fds)
+    return marshal.loads(body), fds  # noqa: S302 - aar itself is the sender
 
 
-def read_exactly(sock: socket.socket, length: int) -> bytes:
+def read_exactly(sock: _socket.socket, length: int) -> bytes:
     """Read ``length`` bytes, or less at the end of the stream."""
     parts: list[bytes] = []
     while length > 0:
@@ -492,7 +507,7 @@ def read_exactly(sock: socket.socket, length: int) -> bytes:
     return b"".join(parts)
 
 
-def serve_one(sock: socket.socket, request: dict[str, Any], fds: list[int], network: PrivateNetwork) -> int:
+def serve_one(sock: _socket.socket, request: dict[str, Any], fds: list[int], network: PrivateNetwork) -> int:
     """Fork the supervisor for one request and return its pid; -1 when that failed, which was told."""
     try:
         if request["wall"].get("private_network"):
@@ -500,8 +515,7 @@ def serve_one(sock: socket.socket, request: dict[str, Any], fds: list[int], netw
         pid = os.fork()
     except (StageError, OSError) as error:
         text = f"failed wall {getattr(error, 'code', 0)} {error}\n"
-        with contextlib.suppress(OSError):
-            os.write(fds[0], text.encode(errors="replace"))
+        quietly(os.write, fds[0], text.encode(errors="replace"))
         pid = -1
     if pid == 0:
         try:
@@ -519,18 +533,19 @@ def serve_one(sock: socket.socket, request: dict[str, Any], fds: list[int], netw
 def reap_orphans(supervisors: set[int]) -> None:
     """Collect ended supervisors, and end whatever one that was killed has left behind."""
     strays = False
-    with contextlib.suppress(ChildProcessError):
-        while True:
+    while True:
+        try:
             pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                break
-            strays = strays or status != 0 or pid not in supervisors
-            supervisors.discard(pid)
+        except ChildProcessError:
+            break
+        if pid == 0:
+            break
+        strays = strays or status != 0 or pid not in supervisors
+        supervisors.discard(pid)
     if strays and LINUX:
         wanted = supervisors.union(*(descendants(pid) for pid in supervisors))
         for pid in set(descendants(os.getpid())) - wanted:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+            quietly(os.kill, pid, signal.SIGKILL)
 
 
 def serve(fd: int) -> None:
@@ -538,8 +553,8 @@ def serve(fd: int) -> None:
     os.setsid()
     if LINUX:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-    sock = socket.socket(fileno=fd)
-    sock.set_inheritable(False)
+    sock = _socket.socket(fileno=fd)
+    os.set_inheritable(fd, False)
     network = PrivateNetwork()
     supervisors: set[int] = set()
     wake_read, wake_write = os.pipe()
@@ -551,8 +566,10 @@ def serve(fd: int) -> None:
     poller.register(wake_read, select.POLLIN)
     parent = os.getppid()
     if hasattr(os, "pidfd_open"):
-        with contextlib.suppress(OSError):
+        try:  # noqa: SIM105
             poller.register(os.pidfd_open(parent), select.POLLIN)
+        except OSError:
+            pass  # The end of the socket tells it too.
     gc.freeze()
     while True:
         ready = {fd for fd, _ in poller.poll()}

@@ -254,7 +254,7 @@ async def test_the_network_can_be_granted(walled: ProcessSpawner, workspace: Pat
 
 async def test_abstract_sockets_of_others_are_out_of_reach(walled: ProcessSpawner, workspace: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind("\0aar-test-%d" % os.getpid())
+        server.bind(f"\0aar-test-{os.getpid()}")
         server.listen()
         code = f"import socket; socket.socket(socket.AF_UNIX).connect('\\0aar-test-{os.getpid()}')"
         assert (await python(walled, code, workspace)).exit_code == 1
