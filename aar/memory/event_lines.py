@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from aar.protocol.events import SCHEMA_VERSION, Event, SessionEvent, parse_event
+from aar.protocol.events import EVENT_TYPES, SCHEMA_VERSION, Event, SessionEvent, parse_event
 
 # The envelope as aar writes it; a line in another shape is simply parsed.
 _HEAD = re.compile(rb'\{"type":"([a-z_]+)","id":"[0-9A-Z]*","seq":(\d+),')
@@ -34,8 +34,11 @@ def parse_line(raw: bytes) -> Event:
     Raises:
         ValueError: The line is no event.
     """
+    match = _HEAD.match(raw)
+    model = EVENT_TYPES.get(match[1].decode()) if match else None
     try:
-        return parse_event(raw)
+        # Straight from JSON to a known model is a third faster than over a dict.
+        return parse_event(raw) if model is None else model.model_validate_json(raw)
     except ValueError:
         try:
             raw.decode()

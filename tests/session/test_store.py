@@ -29,7 +29,7 @@ from aar.protocol.events import (
 )
 from aar.protocol.ids import new_id
 from aar.protocol.usage import Usage
-from tests.session.sequences import check
+from tests.session.sequences import check, real_history
 from tests.session.support import new_session, path_of, texts, user
 
 
@@ -305,3 +305,15 @@ def test_ids_and_seqs_increase_also_when_the_clock_went_back(
     assert [event.id for event in events] == sorted({event.id for event in events})
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     again.close()
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=real_history())
+def test_every_event_is_read_back_exactly_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, events: list[Event]
+) -> None:
+    _, session = new_session(tmp_path_factory.mktemp("trip"))
+    stored = session.append(*events)
+    assert tuple(session.events(2)) == stored
+    assert tuple(parse_event(event.to_json()) for event in stored) == stored
+    session.close()
