@@ -223,7 +223,7 @@ def _body(reply: Reply, number: int, *, stream: bool) -> tuple[str, list[bytes]]
         }
         for k, (name, args) in enumerate(reply.tool_calls)
     ]
-    finish = reply.finish or ("tool_calls" if calls else "stop")
+    finish = ("tool_calls" if calls else "stop") if reply.finish is None else reply.finish
     if stream:
         return "text/event-stream", list(_events(reply, calls, finish))
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
