@@ -284,11 +284,30 @@ def run_command(request: dict[str, Any], fds: list[int], supervisor: int, networ
         if os.getppid() != supervisor:
             os._exit(1)
     try:
-        os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 - that is what it is for
+        execute(request["argv"], request["env"])
     except OSError as error:
         raise StageError("exec", error.errno or 0, error.strerror or "") from error
     except ValueError as error:
         raise StageError("exec", errno.EINVAL, str(error)) from error
+
+
+def execute(argv: list[str], env: dict[str, str]) -> NoReturn:
+    """Become the program, looked up in the PATH of ``env`` as execvp(3) does.
+
+    ``os.execvpe`` would import a module first, behind the wall.
+    """
+    name = argv[0]
+    if "/" in name:
+        os.execve(name, argv, env)  # noqa: S606 - that is what it is for
+    refused: OSError | None = None
+    for folder in env.get("PATH", os.defpath).split(":"):
+        try:
+            os.execve(f"{folder or '.'}/{name}", argv, env)  # noqa: S606
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            refused = refused or error
+    raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def probe(request: dict[str, Any], fds: list[int], network: PrivateNetwork) -> NoReturn:

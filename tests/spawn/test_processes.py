@@ -305,3 +305,17 @@ async def test_an_interactive_program_keeps_the_terminal_and_its_exit_code_comes
     )
     assert result.exit_code == 4
     assert (workspace / "seen").read_text().strip() == str(workspace)
+
+
+async def test_a_program_is_found_in_the_path_of_its_own_environment(
+    bare: ProcessSpawner, workspace: Path
+) -> None:
+    (workspace / "bin").mkdir()
+    program = workspace / "bin" / "greet"
+    program.write_text("#!/bin/sh\necho hello\n")
+    program.chmod(0o755)
+    env = {"PATH": f"/absent:{workspace}/bin:/usr/bin:/bin"}
+    assert (await bare.run(SpawnRequest(("greet",), workspace, env=env))).output == b"hello\n"
+    program.chmod(0o644)
+    with pytest.raises(PermissionError):
+        await bare.run(SpawnRequest(("greet",), workspace, env=env))
