@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -389,6 +390,8 @@ class ProcessSpawner:
         """The private folder (0700) that is ``TMPDIR`` of commands; removed by `close`."""
         if self._temp is None:
             self._temp = Path(tempfile.mkdtemp(prefix="aar-")).resolve()
+            # For an exit without `close`; after kill -9 the folder stays, as with any program.
+            weakref.finalize(self, shutil.rmtree, self._temp, ignore_errors=True)
         return self._temp
 
     def status(self) -> WallStatus:

@@ -319,3 +319,16 @@ async def test_a_program_is_found_in_the_path_of_its_own_environment(
     program.chmod(0o644)
     with pytest.raises(PermissionError):
         await bare.run(SpawnRequest(("greet",), workspace, env=env))
+
+
+def test_the_private_folder_goes_when_the_program_ends_without_closing(workspace: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from aar.safety.spawn import ProcessSpawner\n"
+        "spawner = ProcessSpawner(Path(sys.argv[1])); print(spawner.temp_folder, spawner.temp_folder.is_dir())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(workspace)], capture_output=True, text=True, check=True
+    )
+    folder, existed = done.stdout.split()
+    assert existed == "True"
+    assert not Path(folder).exists()
