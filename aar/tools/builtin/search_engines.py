@@ -28,7 +28,7 @@ MAX_LINE: Final = 500
 """Characters of a line that are shown."""
 _LEAD: Final = 150
 _LARGEST: Final = 256 * 1024 * 1024
-_COUNT: Final = re.compile(rb"([^\0]+)\0(\d+)\n")
+_COUNT: Final = re.compile(rb"([^\0]+)\0(\d+)\r?\n")
 
 
 @dataclass(frozen=True, slots=True)
