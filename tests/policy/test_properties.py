@@ -1,0 +1,91 @@
+"""T10: properties over made-up commands."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aar.safety.shell_grammar import parse_command
+from tests.policy.support import check
+
+_SETTINGS = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+_READERS = ("ls", "pwd", "git status", "echo hi", "wc -l a", "rg foo", "cat a.txt", "echo 'a;b'")
+_JOINS = (" && ", " || ", "; ", " | ", "\n")
+_DENIED = (
+    "curl x",
+    "'curl' x",
+    "timeout 5 curl x",
+    "bash -c 'curl x'",
+    "echo $(curl x)",
+    "A=b curl x",
+    "(curl x)",
+)
+_OUTSIDE = (
+    "$(ls)", "`ls`", "$X", "${X}", "$((1))", "<(ls)", "A=b ls", "(ls)", "{ ls; }", "! ls", "f() { ls; }", "ls & ls",
+    "[[ -n x ]]", "((1))", "if ls; then ls; fi", "for x in a; do ls; done", "while ls; do ls; done", "case a in a) ls;; esac",
+    "cat <<< a", "cat <<E\nE", "$'ls'", "{ls,pwd}", "ls {a,b}", 'echo "$X"', "export A", "ls |& cat", "coproc ls", "ls \x07",
+)  # fmt: skip
+
+
+@_SETTINGS
+@given(st.lists(st.sampled_from(_READERS), max_size=5), st.sampled_from(_OUTSIDE), st.data())
+def test_any_syntax_outside_the_allow_list_asks(
+    tmp_path: Path, parts: list[str], odd: str, data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(0, len(parts)))
+    command = data.draw(st.sampled_from(_JOINS)).join([*parts[:at], odd, *parts[at:]])
+    assert check(tmp_path, command).decision == "ask"
+    assert check(tmp_path, command, allow=["bash"]).decision == "ask"
+
+
+@_SETTINGS
+@given(st.integers(1, 200), st.data())
+def test_a_denied_command_is_found_anywhere_in_a_compound(
+    tmp_path: Path, size: int, data: st.DataObject
+) -> None:
+    parts = [_READERS[index % len(_READERS)] for index in range(size)]
+    parts[data.draw(st.integers(0, size - 1))] = data.draw(st.sampled_from(_DENIED))
+    command = data.draw(st.sampled_from(_JOINS)).join(parts)
+    assert check(tmp_path, command, "unsafe", allow=["bash"], deny=["bash(curl *)"]).decision == "deny"
+
+
+@_SETTINGS
+@given(st.text(alphabet="ls rm-/~$`'\"\\(){}[]<>|&;\n=*!#x1", max_size=40))
+def test_whatever_the_text_judging_it_gives_an_answer(tmp_path: Path, text: str) -> None:
+    decision = check(tmp_path, text).decision
+    assert decision in {"allow", "ask", "deny"}
+    if not parse_command(text).plain:
+        assert decision != "allow"
+
+
+@_SETTINGS
+@given(
+    st.sampled_from(_READERS),
+    st.lists(st.sampled_from(["timeout 5", "nice", "nohup", "time", "stdbuf -oL"]), max_size=5),
+)
+def test_transparent_wrappers_neither_hide_nor_harm(
+    tmp_path: Path, command: str, wrappers: list[str]
+) -> None:
+    assert check(tmp_path, " ".join([*wrappers, command])).decision == "allow"
+    assert check(tmp_path, " ".join([*wrappers, "rm x"])).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["eval " * 5000 + "ls", "env --odd " * 300 + "ls", "uv run " * 200 + "ls", "nice " * 100 + "ls", "x" * 300_000,
+     "ls;" * 20_000, "flock a " * 200 + "ls"],
+)  # fmt: skip
+def test_what_is_too_large_to_judge_is_denied_and_soon(tmp_path: Path, command: str) -> None:
+    began = time.perf_counter()
+    assert check(tmp_path, command, "unsafe", allow=["bash"]).decision == "deny"
+    assert time.perf_counter() - began < 5
+
+
+def test_deep_nesting_does_not_break_the_reader(tmp_path: Path) -> None:
+    assert check(tmp_path, "(" * 3000 + "ls" + ")" * 3000).decision in {"ask", "deny"}
