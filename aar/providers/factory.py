@@ -83,7 +83,7 @@ def make_provider(
     if preset.kind == "local":
         from aar.providers.local import LocalProvider
 
-        return LocalProvider(config, data_dir, runtime_dir)
+        return LocalProvider(config.providers.get("local"), data_dir, runtime_dir)
     return _chat(preset, config, base_url, environ, run_command)
 
 
@@ -138,7 +138,7 @@ def _chat(
         wire=wire,
     )
     describe = partial(catalog.lookup, preset.name, config=config)
-    return OpenAICompatibleProvider(endpoint, lambda model: describe(model))
+    return OpenAICompatibleProvider(endpoint, describe)
 
 
 def _scripted(model: str, config: Config) -> Provider:

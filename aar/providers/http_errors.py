@@ -78,9 +78,9 @@ _FILTER = _any(
 _UNKNOWN_MODEL = _any(
     r"model_not_found|model_decommissioned|model_not_available|invalid_model|no such model",
     r"no endpoints found",
-    r"model\b.{0,120}?\b(?:not found|does not exist|not exist|doesn't exist|not supported for)",
-    r"model\b.{0,120}?\bis not (?:a )?(?:valid|supported|found|available)",
-    r"model\b.{0,120}?\bhas been (?:decommissioned|deprecated|retired)",
+    r"models?\b\S*(?: \S+){0,4}? (?:not found|(?:does not|doesn't|not) exist|not supported for)",
+    r"models?\b\S*(?: \S+){0,4}? is not (?:a )?(?:valid|supported|found|available)",
+    r"models?\b\S*(?: \S+){0,4}? has been (?:decommissioned|deprecated|retired)",
     r"(?:unknown|invalid|unsupported|unrecognized) model(?!'s)\b|not a valid model",
     r"does not exist.{0,40}\bmodel",
 )

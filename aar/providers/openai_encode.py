@@ -1,7 +1,8 @@
 """Requests of the chat-completions wire, as bytes. Each message is encoded once in its life.
 
 Messages are immutable and keep their identity from step to step, so their encoded form is kept by
-identity; a request costs one join, however long the conversation is.
+identity. A conversation mostly grows at its end: what was joined for the last request is kept too, and
+a request costs one copy of the bytes, however many messages they are of.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from aar.protocol.messages import (
@@ -34,6 +35,7 @@ _MAX_ID = 40
 _EFFORTS = {"off": "none", "max": "high"}
 _BUDGETS = ((1, "none"), (2_000, "minimal"), (6_000, "low"), (20_000, "medium"))
 _KEPT_REQUESTS = 256
+_KEPT_CONVERSATIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,16 @@ class _Encoded:
 
 
 @dataclass(slots=True)
+class _Joined:
+    """The conversation as it was sent last, and the ids of its tool calls."""
+
+    system: str
+    messages: list[Message]
+    body: bytes
+    call_ids: set[str]
+
+
+@dataclass(slots=True)
 class _ToolsEncoded:
     tools: tuple[ToolSpec, ...]
     body: bytes
@@ -81,7 +93,7 @@ class EncodedRequest:
 
     body: bytes
     fields: frozenset[str] = frozenset()
-    call_ids: frozenset[str] = field(default_factory=frozenset[str])
+    call_ids: Collection[str] = ()
 
 
 class RequestEncoder:
@@ -91,7 +103,7 @@ class RequestEncoder:
         self.options = options
         self._messages: dict[int, _Encoded] = {}
         self._tools: dict[int, _ToolsEncoded] = {}
-        self._system: tuple[str, bytes] = ("", b"")
+        self._joined: dict[int, _Joined] = {}
         self._requests = 0
 
     def encode(
@@ -132,6 +144,7 @@ class RequestEncoder:
     def clear(self) -> None:
         """Forget all messages."""
         self._messages.clear()
+        self._joined.clear()
         self._tools.clear()
 
     def _fields(self, request: ProviderRequest, *, stream: bool) -> dict[str, Any]:
@@ -152,21 +165,28 @@ class RequestEncoder:
             fields.update(_reasoning(self.options.reasoning, request.reasoning))
         return fields
 
-    def _conversation(self, request: ProviderRequest) -> tuple[bytes, frozenset[str]]:
-        parts: list[bytes] = []
-        ids: set[str] = set()
-        if request.system:
-            if self._system[0] != request.system:
-                self._system = (request.system, _json({"role": "system", "content": request.system}))
-            parts.append(self._system[1])
-        for message in request.messages:
+    def _conversation(self, request: ProviderRequest) -> tuple[bytes, Collection[str]]:
+        messages = list(request.messages)
+        key = id(messages[0]) if messages else 0
+        joined = self._joined.pop(key, None)
+        known = 0
+        if joined is not None and joined.system == request.system:
+            known = len(joined.messages)
+            if messages[:known] != joined.messages:
+                known = 0
+        if joined is None or not known:
+            system = {"role": "system", "content": request.system}
+            joined = _Joined(request.system, [], _json(system) if request.system else b"", set())
+        parts = [joined.body] if joined.body else []
+        for message in messages[known:]:
             encoded = self._message(message)
             if encoded.body:
                 parts.append(encoded.body)
-            ids.update(encoded.call_ids)
-        if self._requests % _KEPT_REQUESTS == 0:
-            self._forget()
-        return b",".join(parts), frozenset(ids)
+            joined.call_ids.update(encoded.call_ids)
+        joined.messages, joined.body = messages, b",".join(parts)
+        self._joined[key] = joined
+        self._forget()
+        return joined.body, joined.call_ids
 
     def _message(self, message: Message) -> _Encoded:
         encoded = self._messages.get(id(message))
@@ -179,9 +199,15 @@ class RequestEncoder:
         return encoded
 
     def _forget(self) -> None:
-        """Drop messages of conversations that are over, so that memory does not grow for ever."""
-        oldest = self._requests - _KEPT_REQUESTS
-        self._messages = {key: item for key, item in self._messages.items() if item.used > oldest}
+        """Drop conversations that are over, so that memory does not grow for ever."""
+        while len(self._joined) > _KEPT_CONVERSATIONS:
+            del self._joined[next(iter(self._joined))]
+        if self._requests % _KEPT_REQUESTS == 0:
+            oldest = self._requests - _KEPT_REQUESTS
+            kept = {id(message) for joined in self._joined.values() for message in joined.messages}
+            self._messages = {
+                key: item for key, item in self._messages.items() if item.used > oldest or key in kept
+            }
 
     def _tool_list(self, tools: tuple[ToolSpec, ...]) -> bytes:
         if not tools:

@@ -120,13 +120,14 @@ class ToolCalls:
             cut: Whether the answer was cut at its limit: then a last call without arguments was not
                 finished, and must not be taken for one without any.
         """
-        used = set(taken)
+        used: set[str] = set()
         blocks: list[ToolUseBlock] = []
         for call in self.calls:
             arguments = parse_arguments(call.raw)
             if cut and call is self.calls[-1] and not call.raw.strip():
                 arguments = None
-            call_id = call.call_id if call.call_id and call.call_id not in used else f"call_{new_id()}"
+            free = call.call_id and call.call_id not in used and call.call_id not in taken
+            call_id = call.call_id if free else f"call_{new_id()}"
             used.add(call_id)
             raw = call.raw if arguments is None else None
             block = ToolUseBlock(

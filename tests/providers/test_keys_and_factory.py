@@ -105,6 +105,13 @@ def test_names_lead_to_servers(name: str, host: str):
     assert provider._server == host
 
 
+def test_the_embedded_model_is_made_without_being_started():
+    settings = config(providers={"local": {"context_window": 4096}})
+    provider = make("local", settings)
+    assert provider.name == "local"
+    assert provider.capabilities("qwen2.5-coder-1.5b").context_window == 4096
+
+
 def test_a_moved_address_leaves_the_key_at_home():
     moved = make("openai/gpt-5", base_url="https://evil.example.org/v1")
     assert moved._endpoint.key is None

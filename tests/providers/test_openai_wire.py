@@ -151,10 +151,20 @@ def test_a_message_is_encoded_once_and_forgotten_when_its_conversation_is_over(
     for _ in range(3):
         sent([old, new], encoder)
     assert encoded == ["old", "new"]
-    for _ in range(600):
-        sent([new], encoder)
+    others = [user(TextBlock(text="other")) for _ in range(9)]
+    for number in range(600):
+        sent([others[number % 9]], encoder)
     sent([old, new], encoder)
-    assert encoded == ["old", "new", "old"]
+    assert [text for text in encoded if text != "other"] == ["old", "new", "old", "new"]
+
+
+def test_a_conversation_that_was_changed_in_the_middle_is_sent_as_it_is_now():
+    encoder = RequestEncoder(WireOptions("host"))
+    first, second, third = (user(TextBlock(text=text)) for text in "abc")
+    for messages in ([first, second], [first, third], [first], [first, second, third]):
+        texts = [message["content"] for message in sent(messages, encoder)["messages"]]
+        assert texts == [message.text for message in messages]
+    assert [item["content"] for item in sent([first], encoder, system="s")["messages"]] == ["s", "a"]
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,11 @@ async def test_variables_come_from_the_file_the_caller_and_the_request(scripted:
     assert (await ask(provider, set={"c": "request"})).text == "1 caller request {d}"
 
 
+async def collect(provider: ScriptedProvider, seen: list[Delta]) -> None:
+    async for delta in provider.stream(ProviderRequest("s", "", [], TOOLS)):
+        seen.append(delta)
+
+
 @pytest.mark.parametrize(
     ("step", "kind"),
     [
@@ -93,8 +98,7 @@ async def test_faults_are_those_of_a_server(scripted: Any, step: dict[str, Any],
     provider = scripted({"steps": [step], "defaults": {"chunk_chars": 3}})
     seen: list[Delta] = []
     with pytest.raises(ProviderError) as caught:
-        async for delta in provider.stream(ProviderRequest("s", "", [], TOOLS)):
-            seen.append(delta)
+        await collect(provider, seen)
     assert caught.value.error_kind is kind
     assert caught.value.retry_after_s == (3 if kind is ErrorKind.RATE_LIMIT else None)
     assert "".join(delta.text for delta in seen) == ("cut of" if "drop_after_chars" in step else "")
