@@ -70,6 +70,8 @@ class BodyDecoder:
             text = body.decode("utf-8", "replace")
             if text.lstrip()[:1] == "<":
                 raise self.answer.told_error(text, ErrorKind.MALFORMED_RESPONSE) from None
+            if _is_cut(body):
+                raise self.answer.incomplete() from None
             raise self.answer.malformed(f"broken JSON, {text[:80]!r}") from None
         if isinstance(value, list) and len(cast("list[Any]", value)) == 1:
             value = cast("list[Any]", value)[0]
@@ -97,3 +99,12 @@ class BodyDecoder:
         if event.event == "error":
             raise self.answer.told_error(chunk)
         return self.answer.feed(chunk)
+
+
+def _is_cut(body: bytes) -> bool:
+    """Tell whether ``body`` is the beginning of a JSON document."""
+    try:
+        from_json(body.removeprefix(_BOM), allow_partial=True)
+    except ValueError:
+        return False
+    return True

@@ -266,6 +266,8 @@ class AnswerDecoder:
         known = _STOPS.get((self._stop or "stop").lower(), "other")
         if self._tools.calls and known in {"end_turn", "other"}:
             return "tool_use"
+        if known == "tool_use" and not self._tools.calls:
+            return "other"
         return "refusal" if self._refused and known == "end_turn" else known
 
     def _blocks(self, calls: list[ToolUseBlock]) -> list[AnswerPart]:

@@ -285,6 +285,10 @@ def test_arguments_that_were_cut_are_never_repaired():
     assert caught.value.error_kind is ErrorKind.INCOMPLETE_STREAM
 
 
+def test_a_stop_for_tools_without_any_call_is_no_stop_for_tools():
+    assert decode(stream_of({"content": "hm"}, finish="tool_calls")).stop == "other"
+
+
 def test_tools_that_the_server_ran_itself_are_no_calls():
     assert calls_of([{**call("search", "{}", index=0, id="i"), "type": "web_search"}]) == []
 
