@@ -154,8 +154,12 @@ async def test_nobody_listening_is_a_network_error_that_says_so():
 
 
 async def test_broken_tls_is_a_network_error_that_says_so():
-    async with ModelServer([Reply(text="plain")]) as server:
-        provider = provider_at(server.base_url.replace("http:", "https:"))
+    async def plain(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 X\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
+        provider = provider_at(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
         with pytest.raises(ProviderError) as caught:
             await provider.complete(ASK)
         await provider.aclose()
