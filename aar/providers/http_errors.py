@@ -19,7 +19,7 @@ from aar.providers.wait_hints import wait_hint
 
 _MESSAGE_LIMIT = 400
 _DETAIL_LIMIT = 2000
-_KEY_LIKE = re.compile(
+_KEY_LIKE = (
     r"\b(?:sk|pk|rk|gsk|xai|key|nvapi|hf|pplx|fw|tgp|csk|AIza|AKIA|ghp|gho)[-_][A-Za-z0-9_*.\-]{6,}|\bAIza[\w\-]{20,}"
     r"|(?i:bearer)\s+[A-Za-z0-9_.~+/=\-]{8,}"
 )
@@ -42,8 +42,9 @@ class ErrorInfo:
     status: int | None
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns))
+def _any(*patterns: str) -> str:
+    """Return one pattern; it is compiled on first use, as most runs meet no error."""
+    return "|".join(patterns)
 
 
 _AUTH = _any(
@@ -126,7 +127,7 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     for secret in secrets:
         if len(secret) >= 4:
             text = text.replace(secret, "***")
-    return _KEY_LIKE.sub("***", text)
+    return re.sub(_KEY_LIKE, "***", text)
 
 
 def read_error(body: Any) -> ErrorInfo:
@@ -217,21 +218,21 @@ def error_kind_of(status: int | None, info: ErrorInfo, retry_after_s: float | No
 
 
 def _from_words(words: str, status: int | None, retry_after_s: float | None) -> ErrorKind | None:
-    if _BAD_GENERATION.search(words):
+    if re.search(_BAD_GENERATION, words):
         return ErrorKind.PROVIDER_INTERNAL
-    if _QUOTA.search(words):
+    if re.search(_QUOTA, words):
         return ErrorKind.QUOTA
-    if _QUOTA_OR_RATE.search(words):
+    if re.search(_QUOTA_OR_RATE, words):
         return ErrorKind.QUOTA if retry_after_s is None else ErrorKind.RATE_LIMIT
-    if _FILTER.search(words) and status in {None, 400, 403, 422, 451}:
+    if re.search(_FILTER, words) and status in {None, 400, 403, 422, 451}:
         return ErrorKind.CONTENT_FILTER
-    if _AUTH.search(words) and status not in {429, 503, 529}:
+    if re.search(_AUTH, words) and status not in {429, 503, 529}:
         return ErrorKind.AUTH
-    if _OVERFLOW.search(words) and status not in {401, 402, 403, 404}:
+    if re.search(_OVERFLOW, words) and status not in {401, 402, 403, 404}:
         return ErrorKind.CONTEXT_OVERFLOW
-    if _UNKNOWN_MODEL.search(words) and status in {None, 400, 403, 404, 410, 422}:
+    if re.search(_UNKNOWN_MODEL, words) and status in {None, 400, 403, 404, 410, 422}:
         return ErrorKind.UNKNOWN_MODEL
-    if status in {429, 500, 502} and _OVERLOADED.search(words):
+    if status in {429, 500, 502} and re.search(_OVERLOADED, words):
         return ErrorKind.OVERLOADED
     return None
 
@@ -244,7 +245,7 @@ def _from_weak_words(words: str) -> ErrorKind:
         (_SERVER, ErrorKind.PROVIDER_INTERNAL),
         (_INVALID, ErrorKind.INVALID_REQUEST),
     ):
-        if pattern.search(words):
+        if re.search(pattern, words):
             return kind
     return ErrorKind.PROVIDER_INTERNAL
 

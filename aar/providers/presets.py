@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from aar.providers.openai_encode import ReasoningStyle
+if TYPE_CHECKING:
+    from aar.providers.openai_encode import ReasoningStyle
 
 Kind = Literal["chat", "local", "scripted", "later"]
 
