@@ -20,7 +20,7 @@ from aar.providers.wait_hints import wait_hint
 _MESSAGE_LIMIT = 400
 _DETAIL_LIMIT = 2000
 _KEY_LIKE = (
-    r"\b(?:sk|pk|rk|gsk|xai|key|nvapi|hf|pplx|fw|tgp|csk|AIza|AKIA|ghp|gho)[-_][A-Za-z0-9_*.\-]{6,}|\bAIza[\w\-]{20,}"
+    r"\b(?:sk|pk|rk|gsk|xai|nvapi|hf|pplx|fw|tgp|csk|AIza|AKIA|ghp|gho)[-_][A-Za-z0-9_*.\-]{6,}|\bAIza[\w\-]{20,}"
     r"|(?i:bearer)\s+[A-Za-z0-9_.~+/=\-]{8,}"
 )
 
