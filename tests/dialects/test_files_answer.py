@@ -152,6 +152,12 @@ ACCEPTED: list[tuple[str, str, list[tuple[str, dict[str, Any]]]]] = [
     ("RUN with backticks", "RUN: `pytest -q`", [bash("pytest -q")]),
     ("RUN with a block", "RUN:\n```bash\ncd x\nls\n```", [bash("cd x\nls")]),
     ("RUN inside a block", "```bash\nRUN: pytest -q\n```", [bash("pytest -q")]),
+    ("seen: rules echoed before RUN", "To run the tests, write one line such as:\nRUN: python -m pytest -q", [
+        bash("python -m pytest -q")]),
+    ("seen: the prompt's heading repeated", "Files of the project:\nhello.py\n```\nprint('hi')\n```", [
+        write("hello.py", HELLO)]),
+    ("seen: introduced, and files listed after it", "Here's the corrected code:\n\ncalc.py\n```\n" + NEW
+        + "```\n\nFiles changed:\n- docs/greeting.txt\n- calc.py\n", CALC),
     ("two commands", "RUN: a\nRUN: b", [bash("a"), bash("b")]),
     ("READ", "READ: src/util.py", [("read_file", {"path": "src/util.py"})]),
     ("READ with the example's folder", "READ: path/to/util.py", [("read_file", {"path": "src/util.py"})]),
@@ -193,6 +199,7 @@ PROSE = {
     "sentence without colon": "See calc.py\n\n" + "word " * 100 + "\n```python\nx()\n```\n",
     "use of a file": "word " * 100
     + "\nYou import it from `calc.py` like this:\n```python\nimport calc\n```\n",
+    "the rules' own examples": "docs/greeting.txt\n```\nHello, world!\n```\nREAD: docs/guide.txt\n",
     "conflict marks in prose": "<<<<<<< is a mark\n",
     "open shell block": "```bash\nls",
 }
@@ -232,6 +239,7 @@ ASKED = {
     ),
     "only unchanged": (f"calc.py\n```python\n{OLD}```", "nothing would change"),
     "most of a long file gone": ("long.py\n```python\ndef f0():\n    return 1\n```", "has 120 lines"),
+    "seen: the rules' READ before a block": (f"READ: docs/guide.txt\n```\n{GUIDE}More\n```\n", "no path"),
     "broken diff": ("```diff\n- return a - b\n+ return a + b\n```", "patch"),
     "search without a path": ("```\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n```", "no path"),
     "empty search": ("calc.py\n```\n<<<<<<< SEARCH\n=======\nb\n>>>>>>> REPLACE\n```", "is empty"),
@@ -297,7 +305,7 @@ _CALL = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.lists(_CALL, max_size=4), st.integers(1, 9))
 def test_every_call_that_was_rendered_is_parsed_back_the_same(
     calls: list[tuple[str, dict[str, Any]]], size: int
@@ -324,7 +332,7 @@ _PARTS = st.lists(
 ).map("\n".join)  # fmt: skip
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(_PARTS, st.lists(st.integers(1, 12), min_size=1, max_size=5), st.booleans())
 def test_the_result_does_not_depend_on_the_pieces_and_nothing_is_lost(
     text: str, sizes: list[int], cut: bool

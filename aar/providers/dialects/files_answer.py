@@ -7,7 +7,7 @@ from aar.providers.dialects import file_changes
 from aar.providers.dialects.base import ParsedText, join_prose, make_call
 from aar.providers.dialects.file_blocks import SHELLS, Block, Command, Part, Text, cut_answer
 from aar.providers.dialects.files_gate import Gate
-from aar.providers.dialects.files_text import language_of
+from aar.providers.dialects.files_text import EXAMPLE_PATHS, language_of
 from aar.providers.dialects.paths import FilesContext, definitions, plausible, resolve_path, sentence_path
 
 _NOT_FILES = SHELLS | {"text", "output", "log", "plaintext", "pycon", "traceback", "stdout"}
@@ -95,12 +95,20 @@ class _Judge:
     def _command(self, part: Command) -> None:
         if part.kind == "RUN":
             self._call("bash", command=part.value)
+        elif self._is_example(part.value):
+            self._texts[-1] += part.text
         else:
             self._call("read_file", path=resolve_path(part.value, self._files))
+
+    def _is_example(self, path: str) -> bool:
+        return path in EXAMPLE_PATHS and path not in self._files.known_paths()
 
     def _block(self, block: Block) -> None:
         written = block.path or self._told_in_sentence(block)
         language = block.fence.language if block.fence else ""
+        if written is not None and self._is_example(written) and block.body == "Hello, world!\n":
+            self._texts[-1] += block.text
+            return
         pairs = file_changes.search_replace(block.body)
         if self._cut and not block.closed and (written or pairs):
             raise _UnclearError(

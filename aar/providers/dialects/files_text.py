@@ -10,21 +10,25 @@ from aar.protocol.messages import ToolResultBlock, ToolUseBlock
 from aar.providers.dialects import fences
 
 FILES_RULES = """\
-To create or change a file, write its path alone on a line, then its complete new content in a fenced block:
+Do the task by answering with the complete new content of each file that must change: the path of the file \
+alone on a line, then a fenced block. For example:
 
 docs/greeting.txt
 ```
 Hello, world!
 ```
 
-The block replaces the whole file: write every line of it, also the unchanged ones, never "...".
-Give only the files that you change, under their real paths.
-To run a command, write one line such as:
+The block replaces the whole file: repeat every line that stays, and never write "...".
+Leave out files that do not change. Use the real paths of the project.
+To run a command, answer with a line like this:
 RUN: python -m pytest -q
-To see a file that is not shown, write one line such as:
+To see a file that is not shown, answer with a line like this:
 READ: docs/guide.txt
-Say in one sentence what you do, then write the files. If nothing needs to change, just answer in words."""
+Only when the task is a question, answer in words."""
 """The part of the system prompt that teaches the dialect to a small model."""
+
+EXAMPLE_PATHS = frozenset({"docs/greeting.txt", "docs/guide.txt"})
+"""Paths of the rules' own examples: small models copy them."""
 
 NO_FINAL_NEWLINE = "\\ No newline at end of file"
 """Line behind a block whose file does not end with a line feed; the words are those of ``diff``."""
