@@ -21,30 +21,28 @@ from aar.core.mentions import expand_mentions
 from aar.core.prompt_queue import PromptQueue, as_prompt
 from aar.core.provider_runner import ProviderRunner, error_event
 from aar.core.run import Run, check_context
+from aar.core.run_record import RunRecord
 from aar.core.session import Session
 from aar.core.verify import Verifier
 from aar.core.view import SessionView
-from aar.protocol.errors import AarError, ErrorKind, ProviderError, error_kind
-from aar.protocol.events import (
-    AssistantMessage,
-    ContextEvent,
-    ErrorEvent,
-    Event,
-    Notice,
-    ProviderMeta,
-    ToolResult,
-    UserMessage,
-)
+from aar.protocol.errors import AarError, ErrorKind, ProviderError, UsageError, error_kind
+from aar.protocol.events import ContextEvent, ErrorEvent, Notice, UserMessage
 from aar.protocol.ids import new_id
-from aar.protocol.messages import ContentBlock, TextBlock
+from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
 from aar.protocol.ports import FileAccess
 from aar.protocol.state import AgentState, ExitCode, StopReason, end_state, exit_code
 from aar.protocol.tool import FileChange
 from aar.protocol.usage import Usage
 from aar.tools.executor import ToolExecutor
 
-_CONFIGURATION_KINDS = frozenset({ErrorKind.CONFIGURATION})
-_INTERNAL_KINDS = frozenset({ErrorKind.INTERNAL, ErrorKind.STORAGE})
+_GIVE_UP_S = 10.0
+"""Seconds for a cancelled run to put its things in order before its caller goes on without it."""
+_STAGES: dict[ErrorKind, Literal["planning", "tool", "storage"]] = {
+    ErrorKind.STORAGE: "storage",
+    ErrorKind.SANDBOX: "tool",
+    ErrorKind.TOOL: "tool",
+    ErrorKind.MCP: "tool",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,67 +91,6 @@ class RunResult:
     file_changes: tuple[FileChange, ...]
     diffs: tuple[str, ...]
     error: dict[str, Any] | None
-
-
-@dataclass
-class _Recorder:
-    """Passes events on, and folds this run's into what `RunResult` needs."""
-
-    session: Session
-    run_id: str
-    agent_id: str
-    step: int | None = None
-    text: str = ""
-    usage: Usage = field(default_factory=Usage)
-    cost_usd: float | None = 0.0
-    changes: dict[str, FileChange] = field(default_factory=dict[str, FileChange])
-    diffs: list[str] = field(default_factory=list[str])
-    error: ErrorEvent | None = None
-    _text_step: int | None = None
-
-    def append(self, *events: Event) -> tuple[Event, ...]:
-        stamp = {"run_id": self.run_id, "agent_id": self.agent_id, "step": self.step}
-        stored = self.session.append(*(event.model_copy(update=stamp) for event in events))
-        for event in stored:
-            self._fold(event)
-        return stored
-
-    def publish(self, event: Event) -> None:
-        stamp = {"run_id": self.run_id, "agent_id": self.agent_id, "step": self.step}
-        self.session.publish(event.model_copy(update=stamp))
-
-    def _fold(self, event: Event) -> None:
-        match event:
-            case AssistantMessage():
-                same = self._text_step == event.step
-                self.text = self.text + event.content if same else event.content
-                self._text_step = event.step
-            case ProviderMeta():
-                self.usage += event.usage
-                known = self.cost_usd is not None and event.cost_usd is not None
-                self.cost_usd = (self.cost_usd or 0) + (event.cost_usd or 0) if known else None
-            case ToolResult():
-                self.diffs += [event.diff] if event.diff else []
-                for change in event.file_changes:
-                    self._change(change)
-            case ErrorEvent():
-                self.error = event
-            case _:
-                pass
-
-    def _change(self, change: FileChange) -> None:
-        """Join the changes of one file: created then modified is created."""
-        earlier = self.changes.get(change.path)
-        if earlier is not None:
-            change = change.model_copy(
-                update={
-                    "action": "create" if earlier.action == "create" else change.action,
-                    "added": earlier.added + change.added,
-                    "removed": earlier.removed + change.removed,
-                    "before": earlier.before,
-                }
-            )
-        self.changes[change.path] = change
 
 
 MakeView = Callable[[Session], SessionView]
@@ -205,6 +142,7 @@ class Agent:
         self._task: asyncio.Task[StopReason] | None = None
         self._run: Run | None = None
         self._cancelled = False
+        self._stop_asked = False
         self._syncing: set[asyncio.Task[None]] = set()
 
     @property
@@ -220,6 +158,8 @@ class Agent:
 
     def stop(self) -> None:
         """End the present run after this step, with one last answer."""
+        if self._task is not None:
+            self._stop_asked = True
         if self._run is not None:
             self._run.stop()
 
@@ -242,30 +182,48 @@ class Agent:
 
         Raises:
             RuntimeError: A run is under way already.
+            UsageError: The prompt is empty or too long.
+            StorageError: The session cannot take events (it is closed, or of a newer aar).
             asyncio.CancelledError: The calling task was cancelled (`cancel` gives a result instead).
         """
         if self._task is not None:
             raise RuntimeError("This agent runs already; queue the prompt instead.")
+        content = self._checked(prompt)
         start = time.monotonic()
-        record = _Recorder(session, new_id(), self._agent_id)
+        record = RunRecord(session, new_id(), self._agent_id)
         limits = RunLimits(self.config.limits, self.config.guardrails, warn_at=self.config.budget.warn_at)
-        self._cancelled = False
-        self._task = asyncio.ensure_future(self._drive(as_prompt(prompt), source, session, record, limits))
-        outer: asyncio.CancelledError | None = None
+        session.set_state(AgentState.RUNNING, emit=record)
+        self._cancelled = self._stop_asked = False
+        self._task = asyncio.ensure_future(self._drive(content, source, session, record, limits))
+        caller = asyncio.current_task()
+        before = caller.cancelling() if caller is not None else 0
         try:
-            reason = await self._task
-        except asyncio.CancelledError as error:
+            await asyncio.wait({self._task})
+            reason = StopReason.CANCELLED if self._task.cancelled() else self._task.result()
+        except asyncio.CancelledError:
             reason = StopReason.CANCELLED
-            if not self._cancelled:
-                outer = error
-                self._task.cancel()
-                await asyncio.gather(self._task, return_exceptions=True)
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=_GIVE_UP_S)
         finally:
             self._task, self._run = None, None
+            if not record.prompted:
+                record.append(UserMessage(content=content, source=source))
         await self._finish(reason, session, record)
-        if outer is not None:
-            raise outer
+        if caller is not None and caller.cancelling() > before:
+            raise asyncio.CancelledError
         return _result(reason, session, record, limits, time.monotonic() - start)
+
+    def _checked(self, prompt: str | Sequence[ContentBlock]) -> tuple[ContentBlock, ...]:
+        content = as_prompt(prompt)
+        length = sum(len(block.text) for block in content if isinstance(block, TextBlock | ResourceBlock))
+        if length > self.config.max_prompt_chars:
+            raise UsageError(
+                f"The prompt is {length:,} characters long and [context] max_prompt_chars is "
+                f"{self.config.max_prompt_chars:,}; put long material into a file and name that."
+            )
+        if not any(not isinstance(block, TextBlock) or block.text.strip() for block in content):
+            raise UsageError("The prompt is empty; say what to do.")
+        return content
 
     async def run_queued(self, session: Session) -> RunResult | None:
         """Run the next waiting prompt; ``None`` when none waits."""
@@ -274,29 +232,30 @@ class Agent:
 
     async def _drive(
         self,
-        prompt: tuple[ContentBlock, ...],
+        content: tuple[ContentBlock, ...],
         source: str,
         session: Session,
-        record: _Recorder,
+        record: RunRecord,
         limits: RunLimits,
     ) -> StopReason:
         """Run the loop inside the deadline; turn failures into events."""
+        deadline = asyncio.timeout(limits.remaining_seconds)
         try:
-            session.set_state(AgentState.RUNNING, emit=record)
-            async with asyncio.timeout(limits.remaining_seconds):
-                run = await self._begin(prompt, source, session, record, limits)
+            async with deadline:
+                run = await self._begin(content, source, session, record, limits)
                 return await run_loop(run)
-        except TimeoutError:
-            return StopReason.TIMEOUT
-        except ProviderError as error:
-            record.append(error_event(error))
         except AarError as error:
-            record.append(ErrorEvent(kind=error_kind(error), stage="planning", message=str(error)))
+            event = error_event(error) if isinstance(error, ProviderError) else _error_event(error)
+            record.append(event)
+            record.exit_code = error.exit_code
         except Exception as error:
+            if isinstance(error, TimeoutError) and deadline.expired():
+                return StopReason.TIMEOUT
             if self._log is not None:
                 self._log("the run failed", error)
             message = f"aar failed inside ({type(error).__name__}: {error}). `aar logs` has the details."
             record.append(ErrorEvent(kind=ErrorKind.INTERNAL, severity="fatal", message=message))
+            record.exit_code = ExitCode.INTERNAL
         return StopReason.ERROR
 
     async def _begin(
@@ -304,13 +263,13 @@ class Agent:
         prompt: tuple[ContentBlock, ...],
         source: str,
         session: Session,
-        record: _Recorder,
+        record: RunRecord,
         limits: RunLimits,
     ) -> Run:
         """Put the prompt, and what belongs to it, before the model; return the run."""
         view = self._make_view(session)
-        if session.prompt_sha256 != view.prompt.sha256:
-            session.append(view.prompt.event())
+        if self._agent_id != "main" or session.prompt_sha256 != view.prompt.sha256:
+            record.append(view.prompt.event())
         run = self._run = Run(
             record,
             view,
@@ -323,15 +282,30 @@ class Agent:
             sync=lambda: self._sync_soon(session),
             set_state=lambda state: session.set_state(state, emit=record),
         )
-        content, problems = expand_mentions(prompt, self._files)
-        record.append(*(Notice(level="warning", message=text) for text in problems))
+        if self._stop_asked:
+            run.stop()
+        content, problems = await asyncio.to_thread(expand_mentions, prompt, self._files, self._may_not_read)
+        record.append(*(Notice(level="warning", message=text, code="mention") for text in problems))
         if view.files is not None:
             await self._show_project(content, view, run, record)
         record.append(UserMessage(content=content, source=source))
         return run
 
+    def _may_not_read(self, path: str) -> str | None:
+        """Return why policy does not let a prompt attach ``path``; ``None``: it does."""
+        spec = self.executor.registry.get("read_file")
+        if spec is None:
+            return None
+        decision = self.executor.policy.decide(spec, {"path": path})
+        if decision.decision == "allow":
+            return None
+        reasons = "; ".join(decision.reasons) or "the rules do not allow it"
+        return (
+            f"{reasons}." if decision.decision == "deny" else f"{reasons}, so reading it must be asked for."
+        )
+
     async def _show_project(
-        self, content: tuple[ContentBlock, ...], view: SessionView, run: Run, record: _Recorder
+        self, content: tuple[ContentBlock, ...], view: SessionView, run: Run, record: RunRecord
     ) -> None:
         """Give a model that cannot look around the files that matter and the failing check."""
         if view.files is None:
@@ -352,17 +326,19 @@ class Agent:
         self._syncing.add(task)
         task.add_done_callback(self._syncing.discard)
 
-    async def _finish(self, reason: StopReason, session: Session, record: _Recorder) -> None:
+    async def _finish(self, reason: StopReason, session: Session, record: RunRecord) -> None:
         self.approvals.cancel_all()
         session.close_open_calls(record)
         record.step = None
         detail = record.error.message if reason is StopReason.ERROR and record.error else None
         session.set_state(end_state(reason), stop_reason=reason, detail=detail, emit=record)
         await session.sync()
+        if self._syncing:
+            await asyncio.wait(set(self._syncing))
 
 
 def _result(
-    reason: StopReason, session: Session, record: _Recorder, limits: RunLimits, seconds: float
+    reason: StopReason, session: Session, record: RunRecord, limits: RunLimits, seconds: float
 ) -> RunResult:
     error = None
     if reason is StopReason.ERROR and record.error is not None:
@@ -371,7 +347,7 @@ def _result(
         session_id=session.session_id,
         run_id=record.run_id,
         stop_reason=reason,
-        exit_code=_exit_code(reason, record.error),
+        exit_code=exit_code(reason) if record.exit_code is None else record.exit_code,
         text=record.text,
         usage=record.usage,
         cost_usd=record.cost_usd,
@@ -383,10 +359,6 @@ def _result(
     )
 
 
-def _exit_code(reason: StopReason, error: ErrorEvent | None) -> ExitCode:
-    if reason is StopReason.ERROR and error is not None:
-        if error.kind in _CONFIGURATION_KINDS:
-            return ExitCode.CONFIGURATION
-        if error.kind in _INTERNAL_KINDS:
-            return ExitCode.INTERNAL
-    return exit_code(reason)
+def _error_event(error: AarError) -> ErrorEvent:
+    kind = error_kind(error)
+    return ErrorEvent(kind=kind, stage=_STAGES.get(kind, "planning"), message=str(error))

@@ -54,13 +54,16 @@ class PermissionManager:
         """Answer one open question.
 
         Raises:
-            UsageError: No such question is open (it was answered, or its run has ended).
+            UsageError: No such question is open (it was answered, or its run has ended), or ``scope`` was
+                not offered with it.
             ConfigurationError: ``rule`` is not a rule.
         """
         future = self._open.get(request_id)
         if future is None or future.done():
             raise UsageError(f"No question {request_id} is open; it was answered or its run has ended.")
         request = self._requests[request_id]
+        if scope not in request.scopes:
+            raise UsageError(f"This question can be answered for {' or '.join(request.scopes)} only.")
         kept = rule or request.proposed_rule if scope != "once" else None
         if kept is not None and decision == "allow" and self._save_rule is not None:
             self._save_rule(kept, scope)

@@ -21,6 +21,9 @@ CUT_CALL = (
     "Your answer was cut at the output limit in the middle of a tool call, so that call did not run. "
     "Do the same work in smaller pieces."
 )
+CONTINUE_LABEL = "continue"
+"""Label of the nudge after which an answer goes on where the one before was cut."""
+
 EMPTY = "Your answer was empty. Either call a tool to go on with the task, or say what you did and found."
 REPEATED = (
     "You have made the same tool calls with the same results twice, and nothing changed in between. "
@@ -51,6 +54,11 @@ class LoopGuardrails:
         self._steps: list[str] = []
         self._warned = False
 
+    def world_changed(self) -> None:
+        """Forget the steps so far: what they would give now may differ."""
+        self._steps.clear()
+        self._warned = False
+
     def after_answer(self, *, text: str, cut: bool, refused: bool, problem: str | None) -> Verdict:
         """Judge an answer without tool calls.
 
@@ -63,7 +71,7 @@ class LoopGuardrails:
         if refused:
             return StopReason.REFUSAL
         if cut:
-            return self._recover(CONTINUE)
+            return self._recover(CONTINUE, CONTINUE_LABEL) if problem is None else self._recover(problem)
         if problem is not None and self._unreadable < _MAX_UNREADABLE:
             self._unreadable += 1
             return Nudge(problem, "unreadable answer")
@@ -78,11 +86,11 @@ class LoopGuardrails:
         """Judge an answer whose tool call was cut at the output limit."""
         return self._recover(CUT_CALL)
 
-    def _recover(self, words: str) -> Verdict:
+    def _recover(self, words: str, label: str = "output limit") -> Verdict:
         if self._recoveries >= self._config.max_tokens_recoveries:
             return StopReason.MAX_TOKENS
         self._recoveries += 1
-        return Nudge(words, "output limit")
+        return Nudge(words, label)
 
     def after_tools(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> Verdict:
         """Judge a step's calls with their results: the same over and over, or A-B-A-B, is a loop.
@@ -90,15 +98,16 @@ class LoopGuardrails:
         The memory of steps is cleared whenever a call changed a file, for then the world is another one.
         """
         if any(result.file_changes for result in results):
-            self._steps.clear()
-            self._warned = False
+            self.world_changed()
             return None
         self._steps = [*self._steps, _signature(calls, results)][-_WINDOW:]
         repeats = max(_repeats(self._steps, 1), _repeats(self._steps, 2))
-        limit = self._config.max_repeated_tool_steps
+        limit = max(2, self._config.max_repeated_tool_steps)
         if repeats >= limit:
             return StopReason.REPETITION
-        if repeats >= max(2, limit - 1) and not self._warned:
+        if repeats < 2:
+            self._warned = False
+        elif repeats >= limit - 1 and not self._warned:
             self._warned = True
             return Nudge(REPEATED, "repetition")
         return None

@@ -34,6 +34,7 @@ class RunLimits:
         self._clock = clock
         self._start = clock()
         self._warned: set[str] = set()
+        self._priceless = False
         self.steps = 0
         self.usage = Usage()
         self.cost_usd = 0.0
@@ -51,7 +52,8 @@ class RunLimits:
         return max(0.0, self._limits.seconds - self.seconds)
 
     def count(self, usage: Usage, cost_usd: float | None) -> None:
-        """Add what one request used."""
+        """Add what one request used; ``cost_usd`` is ``None`` when the price is not known."""
+        self._priceless = self._priceless or cost_usd is None
         self.usage += usage
         self.cost_usd += cost_usd or 0.0
 
@@ -98,7 +100,12 @@ class RunLimits:
         )
         passed: list[str] = []
         for name, used, limit, text in parts:
-            if limit and name not in self._warned and used >= limit * self._warn_at:
+            if limit and used and name not in self._warned and used >= limit * self._warn_at:
                 self._warned.add(name)
                 passed.append(f"This run has used {text}.")
+        if limits.usd and self._priceless and "price" not in self._warned:
+            self._warned.add("price")
+            passed.append(
+                "The price of this model is not known, so the cost limit cannot hold; --max-steps can."
+            )
         return passed

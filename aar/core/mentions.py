@@ -12,11 +12,16 @@ from aar.protocol.ports import FileAccess
 _MENTION = re.compile(r"(?<![\w@/.])@(?P<path>[^\s@,;:!?'\"()<>]+)(?::(?P<first>\d+)-(?P<last>\d+))?")
 _MAX_CHARS = 200_000
 
+MayRead = Callable[[str], str | None]
+"""Tells why policy does not let a path be read unasked; ``None``: it does."""
+
 
 def expand_mentions(
-    content: tuple[ContentBlock, ...], files: FileAccess
+    content: tuple[ContentBlock, ...], files: FileAccess, may_read: MayRead = lambda path: None
 ) -> tuple[tuple[ContentBlock, ...], list[str]]:
     """Return ``content`` with the text of every mentioned file added as a resource block, and problems.
+
+    Reads files: for a thread.
 
     An ``@word`` that is no file stays what it is: e-mail addresses, decorators and names are not touched.
     ``@path:10-20`` takes those lines. Each problem is a sentence about a file that exists but was not
@@ -27,16 +32,22 @@ def expand_mentions(
     for block in content:
         if isinstance(block, TextBlock):
             for match in _MENTION.finditer(block.text):
-                resource = _resource(match, files, problems.append)
+                resource = _resource(match, files, may_read, problems.append)
                 if resource is not None:
                     found.setdefault(resource.uri, resource)
     return (*found.values(), *content), problems
 
 
-def _resource(match: re.Match[str], files: FileAccess, notice: Callable[[str], None]) -> ResourceBlock | None:
+def _resource(
+    match: re.Match[str], files: FileAccess, may_read: MayRead, notice: Callable[[str], None]
+) -> ResourceBlock | None:
     path = match["path"].rstrip(".")
     try:
         if not files.exists(path):
+            return None
+        why_not = may_read(path)
+        if why_not is not None:
+            notice(f"@{path} was not attached: {why_not}")
             return None
         data = files.read_bytes(path)
     except ToolFailure as error:

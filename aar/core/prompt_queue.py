@@ -40,6 +40,11 @@ class PromptQueue:
         self._steering.clear()
         return taken
 
+    @property
+    def has_steering(self) -> bool:
+        """Whether words for the present run wait."""
+        return bool(self._steering)
+
     def next_prompt(self) -> Prompt | None:
         """Remove and return the next prompt; steering that no run took comes first."""
         line = self._steering or self._prompts

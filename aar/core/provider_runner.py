@@ -7,13 +7,14 @@ the model's dialect is.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from aar.config.schema import ModelConfig
-from aar.core.tokens import estimate_messages, estimate_text, estimate_tools
+from aar.core.tokens import MessageEstimates, estimate_text, estimate_tools
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.protocol.events import (
     AssistantMessage,
@@ -40,6 +41,8 @@ from aar.providers.base import (
 from aar.providers.text_tools import Parser
 
 _MAX_DELAY_S = 60.0
+_MAX_TOLD_DELAY_S = 900.0
+"""Longer waits that a server asks for are not waited for: nobody sits before a screen that long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class Answer:
         text: Prose of the answer.
         calls: Tool calls as they were stored.
         cut: Whether it was cut at the output limit.
+        cut_call: Whether it was cut in or right after its last tool call, which then may not be whole.
         refused: Whether the model or a filter declined.
         problem: What was wrong with a tool call written as text.
         usage: Tokens; estimated when the server told none.
@@ -76,6 +80,7 @@ class Answer:
     text: str
     calls: tuple[ToolCall, ...]
     cut: bool
+    cut_call: bool
     refused: bool
     problem: str | None
     usage: Usage
@@ -89,9 +94,9 @@ class _Attempt:
     emit: Emit
     parser: Parser | None
     start: float
-    text: str = ""
     shown: list[str] = field(default_factory=list[str])
-    reasoning: bool = False
+    thought: list[str] = field(default_factory=list[str])
+    published: bool = False
     first_token: float | None = None
     closed: bool = False
 
@@ -105,10 +110,17 @@ class _Attempt:
         prose = self.parser.feed(delta.text) if self.parser is not None and delta.text else delta.text
         fragment = _fragment(delta)
         if prose or delta.reasoning or fragment is not None:
-            if prose:
-                self.shown.append(prose)
-            chunk = StreamChunk(text=prose, reasoning_text=delta.reasoning, tool_call_fragment=fragment)
-            self.emit.publish(chunk)
+            self.show(prose, delta.reasoning, fragment)
+
+    def show(self, text: str, reasoning: str = "", fragment: dict[str, object] | None = None) -> None:
+        """Show a piece, and remember it for the case that the answer is cut."""
+        self.published = True
+        if text:
+            self.shown.append(text)
+        if reasoning:
+            self.thought.append(reasoning)
+        chunk = StreamChunk(text=text, reasoning_text=reasoning, tool_call_fragment=fragment)
+        self.emit.publish(chunk)
 
     def close(self) -> None:
         """Show the end of the stream, exactly once."""
@@ -117,11 +129,19 @@ class _Attempt:
             self.emit.publish(StreamChunk(finished=True))
 
     def keep_partial(self) -> None:
-        """Store the text that was shown before the attempt was cut."""
+        """Store what was said before the attempt was cut, except for calls."""
+        if self.closed:
+            return
+        if self.parser is not None:
+            parsed = self.parser.finish(cut=True)
+            if parsed.rest and parsed.problem is None:
+                self.show(parsed.rest)
         self.close()
-        text = "".join(self.shown)
+        text, thought = "".join(self.shown), "".join(self.thought)
+        events: list[Event] = [Reasoning(content=thought)] if thought else []
         if text:
-            self.emit.append(AssistantMessage(content=text, partial=True))
+            events.append(AssistantMessage(content=text, partial=True))
+        self.emit.append(*events)
 
 
 def _fragment(delta: Delta) -> dict[str, object] | None:
@@ -152,6 +172,7 @@ class ProviderRunner:
         self._settings = settings
         self._clock = clock
         self._chance = chance
+        self._estimates = MessageEstimates()
 
     async def request(
         self,
@@ -180,7 +201,7 @@ class ProviderRunner:
                     state.keep_partial()
                     raise
                 await self._wait(error, attempt, delay, state)
-            except asyncio.CancelledError:
+            except BaseException:  # a cancel, or a defect: what was shown is kept in any case
                 state.keep_partial()
                 raise
             else:
@@ -190,13 +211,20 @@ class ProviderRunner:
         provider = self.active.provider
         if not self._settings.stream:
             response = await provider.complete(request)
-            for block in response.blocks:
-                state.take(_as_delta(block), self._clock)
+            for place, block in enumerate(response.blocks):
+                state.take(_as_delta(block, place), self._clock)
             return response
-        async for delta in provider.stream(request):
-            state.take(delta, self._clock)
-            if delta.response is not None:
-                return delta.response
+        stream = provider.stream(request)
+        try:
+            async for delta in stream:
+                state.take(delta, self._clock)
+                if delta.response is not None:
+                    return delta.response
+        finally:
+            # A generator that is left early must give its connection back now, not when it is collected.
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
         raise ProviderError(
             ErrorKind.INCOMPLETE_STREAM,
             f"The answer of {self.active.name} ended without its end mark; nothing of it was run.",
@@ -207,6 +235,8 @@ class ProviderRunner:
         if not error.retryable or attempt >= self._settings.retries:
             return None
         delay = error.retry_after_s
+        if delay is not None and delay > _MAX_TOLD_DELAY_S:
+            return None
         if delay is None:
             delay = self._chance() * min(2.0 ** (attempt - 1), _MAX_DELAY_S)
         return None if remaining is not None and delay >= remaining else delay
@@ -219,7 +249,7 @@ class ProviderRunner:
                 delay_s=round(delay, 3),
                 error_kind=error.error_kind,
                 message=str(error),
-                discard=bool(state.shown),
+                discard=state.published,
             )
         )
         await asyncio.sleep(delay)
@@ -229,11 +259,12 @@ class ProviderRunner:
     ) -> Answer:
         blocks, problem = _parsed(response, state)
         state.close()
-        usage = response.usage or _estimated(request, response)
+        usage = response.usage or self._estimated(request, response)
         price = self.active.capabilities.price
         cost = price.cost(usage) if price is not None else None
-        events = [event for block in blocks if (event := _event(block, response)) is not None]
-        if response.refusal and not any(isinstance(event, AssistantMessage) for event in events):
+        refused = response.refusal or response.stop == "refusal"
+        events = [event for block in blocks if (event := _event(block, refused=refused)) is not None]
+        if refused and not any(isinstance(event, AssistantMessage) for event in events):
             events.append(AssistantMessage(content="", refusal=True))
         now = self._clock()
         events.append(
@@ -254,25 +285,38 @@ class ProviderRunner:
             text="".join(block.text for block in blocks if isinstance(block, TextBlock)),
             calls=tuple(event for event in stored if isinstance(event, ToolCall)),
             cut=response.stop == "max_tokens",
-            refused=response.refusal or response.stop == "refusal",
+            cut_call=_ends_in_cut_call(response),
+            refused=refused,
             problem=problem,
             usage=usage,
             cost_usd=cost,
         )
+
+    def _estimated(self, request: ProviderRequest, response: ProviderResponse) -> Usage:
+        prompt = estimate_text(request.system) + self._estimates.total(request.messages)
+        answer = estimate_text(response.text) + estimate_text(response.reasoning)
+        answer += sum(estimate_text(str(call.arguments)) for call in response.tool_uses)
+        return Usage(input=prompt + estimate_tools(request.tools), output=answer, estimated=True)
+
+
+def _ends_in_cut_call(response: ProviderResponse) -> bool:
+    """Tell whether the last call may be incomplete, also where a server has closed its JSON."""
+    return response.stop == "max_tokens" and bool(response.blocks) and response.blocks[-1].type == "tool_use"
 
 
 def _milliseconds(state: _Attempt) -> float | None:
     return None if state.first_token is None else round((state.first_token - state.start) * 1000, 3)
 
 
-def _as_delta(block: TextBlock | ReasoningBlock | ToolUseBlock) -> Delta:
+def _as_delta(block: TextBlock | ReasoningBlock | ToolUseBlock, place: int) -> Delta:
     match block:
         case TextBlock():
             return Delta(text=block.text)
         case ReasoningBlock():
             return Delta(reasoning=block.text)
         case ToolUseBlock():
-            return Delta(tool_index=0, tool_name=block.name)
+            arguments = json.dumps(block.arguments) if block.raw_arguments is None else block.raw_arguments
+            return Delta(tool_index=place, tool_name=block.name, tool_arguments=arguments)
 
 
 def _parsed(
@@ -280,13 +324,12 @@ def _parsed(
 ) -> tuple[list[TextBlock | ReasoningBlock | ToolUseBlock], str | None]:
     """Return the answer's blocks, with tool calls that were written as text taken out of the text."""
     if state.parser is None:
-        return list(response.blocks), None
+        return _distinct(response.blocks), None
     parsed = state.parser.finish(cut=response.stop == "max_tokens", native_calls=bool(response.tool_uses))
     if parsed.rest:
-        state.shown.append(parsed.rest)
-        state.emit.publish(StreamChunk(text=parsed.rest))
+        state.show(parsed.rest)
     if response.tool_uses:
-        return list(response.blocks), None
+        return _distinct(response.blocks), None
     blocks: list[TextBlock | ReasoningBlock | ToolUseBlock] = [
         block for block in response.blocks if isinstance(block, ReasoningBlock)
     ]
@@ -295,31 +338,38 @@ def _parsed(
     return [*blocks, *parsed.calls], parsed.problem
 
 
-def _event(block: TextBlock | ReasoningBlock | ToolUseBlock, response: ProviderResponse) -> Event | None:
+def _distinct(
+    blocks: Sequence[TextBlock | ReasoningBlock | ToolUseBlock],
+) -> list[TextBlock | ReasoningBlock | ToolUseBlock]:
+    """Return ``blocks`` with a new id for each call that has none, or that of another: results go by id."""
+    seen: set[str] = set()
+    distinct: list[TextBlock | ReasoningBlock | ToolUseBlock] = []
+    for block in blocks:
+        if isinstance(block, ToolUseBlock):
+            if not block.call_id or block.call_id in seen:
+                block = block.model_copy(update={"call_id": f"call_{new_id()}"})
+            seen.add(block.call_id)
+        distinct.append(block)
+    return distinct
+
+
+def _event(block: TextBlock | ReasoningBlock | ToolUseBlock, *, refused: bool) -> Event | None:
     match block:
         case TextBlock():
-            if not block.text and not response.refusal:
+            if not block.text and not refused:
                 return None
-            return AssistantMessage(content=block.text, refusal=response.refusal)
+            return AssistantMessage(content=block.text, refusal=refused)
         case ReasoningBlock():
             return Reasoning(
                 content=block.text, signature=block.signature, data=block.data, redacted=block.redacted
             )
         case ToolUseBlock():
             return ToolCall(
-                id=new_id(),
                 call_id=block.call_id,
                 tool_name=block.name,
                 arguments=block.arguments,
                 raw_arguments=block.raw_arguments,
             )
-
-
-def _estimated(request: ProviderRequest, response: ProviderResponse) -> Usage:
-    prompt = estimate_text(request.system) + estimate_messages(request.messages)
-    answer = estimate_text(response.text) + estimate_text(response.reasoning)
-    answer += sum(estimate_text(str(call.arguments)) for call in response.tool_uses)
-    return Usage(input=prompt + estimate_tools(request.tools), output=answer, estimated=True)
 
 
 def error_event(error: ProviderError) -> ErrorEvent:

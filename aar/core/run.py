@@ -93,7 +93,6 @@ class Run:
         self._sync = sync
         self._set_state = set_state
         self._failures: list[str] = []
-        self._changed = False
         self._stop_asked = False
         self.limits = limits
 
@@ -110,6 +109,7 @@ class Run:
     def take_steering(self) -> None:
         """Store what the user said meanwhile, so that the next request holds it."""
         for content in self._queue.take_steering():
+            self._guardrails.world_changed()
             self._emit.append(UserMessage(content=content, source="steer"))
 
     async def ask(self) -> Answer:
@@ -133,15 +133,23 @@ class Run:
 
         A model whose calls are its whole turn (`ModelView.ends_turn`) is not asked what comes next.
         """
+        if answer.refused:
+            self._executor.refuse(
+                answer.calls, self._emit, "The answer was declined, so its calls did not run."
+            )
+            return StopReason.REFUSAL
         self._set_state(AgentState.WAITING_FOR_TOOL)
-        step = await self._executor.execute(answer.calls, self._emit)
+        step = await self._executor.execute(
+            answer.calls, self._emit, cut=answer.cut_call, waiting=self._wait_for_input
+        )
         self._set_state(AgentState.RUNNING)
         if self._sync is not None:
             self._sync()
-        self._changed = self._changed or step.changed_files
+        if step.acted:
+            self._failures.clear()
         if step.ends_run:
             return StopReason.DENIED
-        if answer.cut and any(call.raw_arguments is not None for call in answer.calls):
+        if answer.cut_call:
             return self._obey(self._guardrails.after_cut_call())
         if answer.problem is not None:
             self._nudge(Nudge(answer.problem, "unreadable answer"))
@@ -154,6 +162,9 @@ class Run:
             return await self._accept()
         return self._obey(self._guardrails.after_tools(answer.calls, step.results))
 
+    def _wait_for_input(self, waiting: bool) -> None:
+        self._set_state(AgentState.WAITING_FOR_INPUT if waiting else AgentState.WAITING_FOR_TOOL)
+
     async def weigh(self, answer: Answer) -> StopReason | None:
         """Accept an answer without calls, after the checks passed; or make the model go on."""
         verdict = self._guardrails.after_answer(
@@ -164,7 +175,9 @@ class Run:
         return await self._accept()
 
     async def _accept(self) -> StopReason | None:
-        """Take the model's turn for its last, unless a check fails."""
+        """Take the model's turn for its last, unless the user said something or a check fails."""
+        if self._queue.has_steering:
+            return None
         if self._verifier is None:
             return StopReason.END_TURN
         return await self._verify(self._verifier)
@@ -180,9 +193,8 @@ class Run:
         if result.passed:
             return StopReason.VERIFIED
         self._failures.append(result.signature)
-        if self._failures[-_SAME_FAILURES:] == [result.signature] * _SAME_FAILURES and not self._changed:
+        if self._failures[-_SAME_FAILURES:] == [result.signature] * _SAME_FAILURES:
             return StopReason.REPETITION
-        self._changed = False
         self._emit.append(check_context(result))
         return None
 
@@ -204,9 +216,13 @@ class Run:
         words = f"{LAST_ANSWER.get(reason, 'This run ends here.')} {SUM_UP}"
         self._nudge(Nudge(words, "last answer"))
         try:
-            await self._request(tools=False)
+            answer = await self._request(tools=False)
         except ProviderError as error:
             self._emit.append(error_event(error))
+        else:
+            self._executor.refuse(
+                answer.calls, self._emit, "No tools were offered any more; this call did not run."
+            )
         return reason
 
 

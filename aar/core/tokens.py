@@ -38,9 +38,21 @@ def estimate_message(message: Message) -> int:
     return _MESSAGE_TOKENS + sum(_estimate_block(block) for block in message.content)
 
 
-def estimate_messages(messages: Iterable[Message]) -> int:
-    """Return about how many tokens ``messages`` are together."""
-    return sum(estimate_message(message) for message in messages)
+class MessageEstimates:
+    """Estimates of a growing conversation: each message is looked at once, however often it is sent."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Message, int]] = {}
+
+    def total(self, messages: Iterable[Message]) -> int:
+        """Return about how many tokens ``messages`` are together."""
+        # Known by identity, and held, so that no other message can get the same one.
+        known = {
+            id(message): self._known.get(id(message)) or (message, estimate_message(message))
+            for message in messages
+        }
+        self._known = known
+        return sum(tokens for _, tokens in known.values())
 
 
 def estimate_tools(tools: Iterable[ToolSpec]) -> int:

@@ -8,66 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from aar.protocol.errors import AarError, ToolCategory, ToolFailure, tool_error_text
-from aar.protocol.events import Approval, ApprovalRequest, ToolCall, ToolProgress, ToolResult
-from aar.protocol.ids import new_id
+from aar.protocol.errors import AarError, SandboxError, ToolCategory, ToolFailure
+from aar.protocol.events import ToolCall, ToolProgress, ToolResult
 from aar.protocol.ports import Approver, Checkpointer, Emit, ToolContext
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
-from aar.safety.policy import Decision, SafetyPolicy
+from aar.safety.policy import SafetyPolicy
+from aar.tools.pending_call import PendingCall, StepResults, batches, failure
+from aar.tools.permission import LogFailure, StepPermissions, Waiting
 from aar.tools.registry import ToolRegistry
 from aar.tools.schema import validate_arguments
 
+__all__ = ["StepResults", "ToolExecutor", "cut_middle", "failure"]
+
 _PARTIAL_CHARS = 4000
 _WRITES = frozenset({SideEffect.WRITE, SideEffect.EXECUTE})
+_GIVE_UP_S = 5.0
+"""Seconds for what was cancelled to end; processes are killed within one."""
 
 MakeContext = Callable[[ToolCall, Emit], ToolContext]
 Sync = Callable[[], Awaitable[None]]
-LogFailure = Callable[[str, BaseException], None]
-
-
-@dataclass(frozen=True, slots=True)
-class StepResults:
-    """What came of one step's calls: results in the order of the calls.
-
-    ``ends_run`` is set when a call was denied without a word about what to do instead.
-    """
-
-    results: tuple[ToolResult, ...]
-    ends_run: bool = False
-
-    @property
-    def changed_files(self) -> bool:
-        """Whether any call changed a file."""
-        return any(result.file_changes for result in self.results)
-
-
-@dataclass(slots=True)
-class _Prepared:
-    """A call on its way through the pipeline."""
-
-    call: ToolCall
-    spec: ToolSpec | None = None
-    arguments: Any = None
-    raw: dict[str, Any] = field(default_factory=dict[str, Any])
-    decision: Decision | None = None
-    approval: asyncio.Task[Approval] | None = None
-    request: ApprovalRequest | None = None
-    refusal: ToolOutcome | None = None
-    shown: str = ""
-    ends_run: bool = False
-
-    @property
-    def parallel(self) -> bool:
-        return self.spec is not None and self.spec.read_only and self.spec.concurrency == "parallel"
-
-
-def failure(category: ToolCategory, message: str, **fields: Any) -> ToolOutcome:
-    """Return the outcome of a call that failed with ``category``."""
-    return ToolOutcome(output=tool_error_text(category, message), is_error=True, category=category, **fields)
 
 
 class ToolExecutor:
@@ -78,7 +41,7 @@ class ToolExecutor:
         policy: Decides what may run.
         approver: Answers what policy leaves open; ``None`` means no.
         make_context: Builds the `ToolContext` of one call.
-        sync: Makes the session durable; awaited before the first effect of a step.
+        sync: Makes the session durable; awaited before each effect.
         checkpointer: Keeps files before they change.
         enabled: Names of the tools that may be called; ``None``: all.
         parallel: Read-only calls that run side by side.
@@ -114,53 +77,80 @@ class ToolExecutor:
         self._max_output_chars = max_output_chars
         self._log = log
 
-    async def execute(self, calls: Sequence[ToolCall], emit: Emit) -> StepResults:
+    async def execute(
+        self,
+        calls: Sequence[ToolCall],
+        emit: Emit,
+        *,
+        cut: bool = False,
+        waiting: Waiting | None = None,
+    ) -> StepResults:
         """Run ``calls``; read-only ones side by side, the others one after the other.
 
         Results are appended in the order of the calls. When this is cancelled, calls without a result
         get one of category ``cancelled`` before the cancellation goes on.
+
+        Args:
+            calls: The calls of one step.
+            emit: Into the session.
+            cut: Whether the answer was cut at its end, so that the last call may not be whole.
+            waiting: Told when somebody is asked, and when no question is open any more.
         """
-        prepared = [self._prepare(call, emit, place) for place, call in enumerate(calls)]
+        permissions = StepPermissions(self.policy, self.approver, emit, log=self._log, waiting=waiting)
+        pending = [PendingCall(call) for call in calls]
         results: list[ToolResult] = []
         try:
-            for batch in _batches(prepared):
-                tasks = [asyncio.ensure_future(self._run(item, emit)) for item in batch]
-                try:
-                    for item, task in zip(batch, tasks, strict=True):
-                        results.append(self._record(item, await task, emit))
-                finally:
-                    await _cancel(tasks)
+            for place, item in enumerate(pending):
+                self._prepare(item, place, cut=cut and place == len(pending) - 1)
+                item.after_effects = not all(earlier.read_only for earlier in pending[:place])
+                if item.refusal is None:
+                    permissions.consider(item)
+            for batch in batches(pending):
+                for item in batch:
+                    item.task = asyncio.ensure_future(self._run(item, permissions, emit))
+                for item in batch:
+                    # One by one: a cancel must find those that are recorded.
+                    results.append(_record(item, await _outcome(item), emit))  # noqa: PERF401
         except asyncio.CancelledError:
-            for item in prepared[len(results) :]:
-                self._record(item, (_cancelled(item), 0.0), emit)
+            permissions.abandon(pending)
+            await _end(pending)
+            for item in pending[len(results) :]:
+                _record(item, item.left_over(), emit)
             raise
         finally:
-            await _cancel([item.approval for item in prepared if item.approval is not None])
-        return StepResults(tuple(results), ends_run=any(item.ends_run for item in prepared))
+            await _end(pending)
+        return StepResults(
+            tuple(results),
+            ends_run=any(item.ends_run for item in pending),
+            acted=any(
+                not item.read_only and not result.is_error
+                for item, result in zip(pending, results, strict=True)
+            ),
+        )
+
+    def refuse(self, calls: Sequence[ToolCall], emit: Emit, message: str) -> None:
+        """Give each of ``calls`` a result that says why it was not run."""
+        for call in calls:
+            _record(PendingCall(call), (failure(ToolCategory.BLOCKED, message), 0.0), emit)
 
     # --- before the effect ---------------------------------------------------------------------------
 
-    def _prepare(self, call: ToolCall, emit: Emit, place: int) -> _Prepared:
-        """Validate and judge one call; a question to a person is asked at once, not waited for."""
-        item = _Prepared(call)
+    def _prepare(self, item: PendingCall, place: int, *, cut: bool) -> None:
+        """Find the tool and validate the arguments."""
         try:
             if place >= self._max_calls:
                 raise ToolFailure(
                     ToolCategory.BLOCKED,
                     f"Only {self._max_calls} tool calls of one answer are run. Ask for the rest again.",
                 )
-            item.spec = self._find(call.tool_name)
-            item.arguments = _validated(item.spec, call)
-            item.raw = _as_dict(item.arguments)
-            item.decision = self.policy.decide(item.spec, item.raw)
+            item.spec = self._find(item.call.tool_name)
+            item.set_arguments(_validated(item.spec, item.call, cut=cut))
         except ToolFailure as error:
             item.refusal = failure(error.category, error.message)
-            return item
-        except AarError as error:
-            item.refusal = failure(ToolCategory.BLOCKED, str(error))
-            return item
-        self._judge(item, emit)
-        return item
+        except Exception as error:  # arguments that break their own validation must not end the run
+            self._tell(f"arguments of {item.call.tool_name} could not be read", error)
+            message = f"The arguments could not be read ({type(error).__name__}). Send simpler ones."
+            item.refusal = failure(ToolCategory.INVALID_ARGUMENTS, message)
 
     def _find(self, name: str) -> ToolSpec:
         spec = self.registry.get(name)
@@ -173,85 +163,17 @@ class ToolExecutor:
     def _usable(self, name: str) -> bool:
         return self._enabled is None or name in self._enabled
 
-    def _judge(self, item: _Prepared, emit: Emit) -> None:
-        decision, spec = item.decision, item.spec
-        if decision is None or spec is None:
-            return
-        if decision.decision == "allow":
-            if not spec.read_only:
-                emit.append(self._approval(item, "allow"))
-        elif decision.decision == "deny":
-            emit.append(self._approval(item, "reject"))
-            item.refusal = failure(ToolCategory.BLOCKED, _why_not(decision))
-        else:
-            self._ask(item, decision, emit)
-
-    def _approval(self, item: _Prepared, decision: Any) -> Approval:
-        verdict = item.decision
-        rule = verdict.rule.text if verdict is not None and verdict.rule is not None else None
-        by = "policy" if rule is not None or verdict is None else verdict.by
-        return Approval(
-            call_id=item.call.call_id, decision=decision, by=by, rule=rule, parent_id=item.call.id or None
-        )
-
-    def _ask(self, item: _Prepared, decision: Decision, emit: Emit) -> None:
-        rule = {"text": decision.rule.text, "layer": decision.rule.layer} if decision.rule else None
-        request = ApprovalRequest(
-            request_id=new_id(),
-            call_id=item.call.call_id,
-            tool_name=item.call.tool_name,
-            arguments=item.raw,
-            wall=self.policy.wall,
-            why={"rule": rule, "reasons": list(decision.reasons)},
-            proposed_rule=decision.proposed_rule,
-            scopes=("once", "session") if decision.proposed_rule else ("once",),
-            parent_id=item.call.id or None,
-        )
-        if self.approver is None:
-            emit.append(self._approval(item, "reject"))
-            item.refusal = failure(ToolCategory.DENIED, f"{_why_not(decision)} Nobody is there to allow it.")
-            item.ends_run = True
-            return
-        emit.append(request)
-        item.request = request
-        item.approval = asyncio.ensure_future(self.approver.decide(request))
-
-    async def _approved(self, item: _Prepared, emit: Emit) -> ToolOutcome | None:
-        """Wait for the answer to a question; return the refusal if it was no."""
-        if item.approval is None or item.request is None or item.spec is None:
-            return None
-        answer = await item.approval
-        stamp = {"call_id": item.call.call_id, "request_id": item.request.request_id}
-        emit.append(answer.model_copy(update=stamp))
-        if answer.decision == "cancelled":
-            return failure(ToolCategory.CANCELLED, "The question was cancelled, the call did not run.")
-        if answer.decision == "reject":
-            item.ends_run = not answer.feedback
-            said = f" They said: {answer.feedback}" if answer.feedback else ""
-            return failure(ToolCategory.DENIED, f"The user did not allow this call.{said}")
-        if answer.edited_arguments is not None:
-            return self._edited(item, answer.edited_arguments)
-        return None
-
-    def _edited(self, item: _Prepared, arguments: dict[str, Any]) -> ToolOutcome | None:
-        """Take arguments that a person changed; they are validated, and hard denials still hold."""
-        if item.spec is None:
-            return None
-        try:
-            item.arguments = validate_arguments(item.spec, arguments)
-        except ToolFailure as error:
-            return failure(error.category, error.message)
-        item.raw = _as_dict(item.arguments)
-        decision = self.policy.decide(item.spec, item.raw)
-        if decision.decision == "deny":
-            return failure(ToolCategory.BLOCKED, _why_not(decision))
-        return None
+    def _tell(self, what: str, error: BaseException) -> None:
+        if self._log is not None:
+            self._log(what, error)
 
     # --- the effect ----------------------------------------------------------------------------------
 
-    async def _run(self, item: _Prepared, emit: Emit) -> tuple[ToolOutcome, float]:
+    async def _run(
+        self, item: PendingCall, permissions: StepPermissions, emit: Emit
+    ) -> tuple[ToolOutcome, float]:
         """Return the outcome and how many seconds the handler took."""
-        refusal = item.refusal or await self._approved(item, emit)
+        refusal = item.refusal or await permissions.refusal(item)
         spec = item.spec
         if refusal is not None or spec is None:
             return refusal or failure(ToolCategory.UNKNOWN_TOOL, "There is no such tool."), 0.0
@@ -259,11 +181,49 @@ class ToolExecutor:
             return failure(ToolCategory.NO_HANDLER, f"{spec.name} cannot run here."), 0.0
         if spec.read_only:
             async with self._slots:
-                return await self._timed(item, spec, emit)
-        await self._before_effect(item, spec, emit)
-        return await self._timed(item, spec, emit)
+                outcome = await self._guarded(item, spec, emit)
+        else:
+            outcome = await self._guarded(item, spec, emit)
+        return outcome, time.monotonic() - item.start if item.start is not None else 0.0
 
-    async def _before_effect(self, item: _Prepared, spec: ToolSpec, emit: Emit) -> None:
+    async def _guarded(self, item: PendingCall, spec: ToolSpec, emit: Emit) -> ToolOutcome:
+        """Run the handler; whatever goes wrong becomes an outcome."""
+        deadline = asyncio.timeout(spec.timeout_s)
+        try:
+            return await self._effect(item, spec, emit, deadline)
+        except ToolFailure as error:
+            return failure(error.category, error.message)
+        except AarError as error:
+            kind = ToolCategory.SANDBOX if isinstance(error, SandboxError) else ToolCategory.EXCEPTION
+            return failure(kind, str(error))
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            # Something inside the tool was cancelled, not this call.
+            return failure(
+                ToolCategory.CANCELLED, item.with_partial(f"{spec.name} was cancelled from within.")
+            )
+        except Exception as error:  # a handler's defect must not end the run
+            if isinstance(error, TimeoutError) and deadline.expired():
+                message = f"{spec.name} took longer than {spec.timeout_s:g} s and was stopped."
+                return failure(ToolCategory.TIMEOUT, item.with_partial(message))
+            self._tell(f"tool {spec.name} failed", error)
+            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            return failure(ToolCategory.EXCEPTION, item.with_partial(f"{spec.name} failed: {text}"))
+
+    async def _effect(
+        self, item: PendingCall, spec: ToolSpec, emit: Emit, deadline: asyncio.Timeout
+    ) -> ToolOutcome:
+        if not spec.read_only:
+            await self._before_effect(item, spec, emit)
+        context = self._context(item, emit)
+        item.start = time.monotonic()
+        assert spec.handler is not None
+        async with deadline:
+            outcome = await spec.handler(item.arguments, context)
+        return self._bounded(outcome, context)
+
+    async def _before_effect(self, item: PendingCall, spec: ToolSpec, emit: Emit) -> None:
         if self._sync is not None:
             await self._sync()
         if self._checkpointer is not None and spec.side_effects & _WRITES:
@@ -271,12 +231,7 @@ class ToolExecutor:
             if checkpoint is not None:
                 emit.append(checkpoint)
 
-    async def _timed(self, item: _Prepared, spec: ToolSpec, emit: Emit) -> tuple[ToolOutcome, float]:
-        start = time.monotonic()
-        outcome = await self._handle(item, spec, emit)
-        return outcome, time.monotonic() - start
-
-    async def _handle(self, item: _Prepared, spec: ToolSpec, emit: Emit) -> ToolOutcome:
+    def _context(self, item: PendingCall, emit: Emit) -> ToolContext:
         context = self._make_context(item.call, emit)
 
         def progress(text: str) -> None:
@@ -284,25 +239,7 @@ class ToolExecutor:
             emit.publish(ToolProgress(call_id=item.call.call_id, text=text))
 
         context.progress = progress
-        handler = spec.handler
-        if handler is None:
-            return failure(ToolCategory.NO_HANDLER, f"{spec.name} cannot run here.")
-        try:
-            async with asyncio.timeout(spec.timeout_s):
-                outcome = await handler(item.arguments, context)
-        except ToolFailure as error:
-            return failure(error.category, error.message)
-        except TimeoutError:
-            message = f"{spec.name} took longer than {spec.timeout_s:g} s and was stopped."
-            return failure(ToolCategory.TIMEOUT, message + _partial(item))
-        except AarError as error:
-            return failure(ToolCategory.SANDBOX, str(error))
-        except Exception as error:  # a handler's defect must not end the run
-            if self._log is not None:
-                self._log(f"tool {spec.name} failed", error)
-            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            return failure(ToolCategory.EXCEPTION, f"{spec.name} failed: {text}")
-        return self._bounded(outcome, context)
+        return context
 
     def _bounded(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
         """Cut an output that is longer than the model may see; the whole is kept on disk."""
@@ -317,50 +254,59 @@ class ToolExecutor:
             outcome, output=cut_middle(outcome.output, limit, reference), truncated=True, output_ref=reference
         )
 
-    # --- after the effect ----------------------------------------------------------------------------
 
-    def _record(self, item: _Prepared, done: tuple[ToolOutcome, float], emit: Emit) -> ToolResult:
-        outcome, seconds = done
-        result = ToolResult(
-            call_id=item.call.call_id,
-            tool_name=item.spec.name if item.spec is not None else item.call.tool_name,
-            output=outcome.output,
-            content=outcome.images,
-            is_error=outcome.is_error,
-            category=outcome.category,
-            duration_ms=round(seconds * 1000, 3),
-            exit_code=outcome.exit_code,
-            truncated=outcome.truncated,
-            output_ref=outcome.output_ref,
-            file_changes=outcome.file_changes,
-            diff=outcome.diff,
-            sandbox=outcome.sandbox,
-            parent_id=item.call.id or None,
-        )
-        stored = emit.append(result)[0]
-        return stored if isinstance(stored, ToolResult) else result
+async def _outcome(item: PendingCall) -> tuple[ToolOutcome, float]:
+    """Wait for a call. Cancelling ends the wait, also when the tool takes no notice of it."""
+    assert item.task is not None
+    await asyncio.wait({item.task})
+    return item.task.result()
+
+
+async def _end(pending: Sequence[PendingCall]) -> None:
+    """End what still runs, so that nothing outlives its step."""
+    left = [task for item in pending for task in (item.task, item.question) if task and not task.done()]
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=_GIVE_UP_S)
+
+
+def _record(item: PendingCall, done: tuple[ToolOutcome, float], emit: Emit) -> ToolResult:
+    outcome, seconds = done
+    result = ToolResult(
+        call_id=item.call.call_id,
+        tool_name=item.spec.name if item.spec is not None else item.call.tool_name,
+        output=outcome.output,
+        content=outcome.images,
+        is_error=outcome.is_error,
+        category=outcome.category,
+        duration_ms=round(seconds * 1000, 3),
+        exit_code=outcome.exit_code,
+        truncated=outcome.truncated,
+        output_ref=outcome.output_ref,
+        file_changes=outcome.file_changes,
+        diff=outcome.diff,
+        sandbox=outcome.sandbox,
+        parent_id=item.call.id or None,
+    )
+    stored = emit.append(result)[0]
+    return stored if isinstance(stored, ToolResult) else result
 
 
 def cut_middle(text: str, limit: int, reference: str | None) -> str:
-    """Return head and tail of ``text`` in about ``limit`` characters, with a line that says what is missing."""
+    """Return head and tail of ``text`` in about ``limit`` characters, and a line that says what is missing."""
     head, tail = limit * 2 // 3, limit // 3
     left_out = len(text) - head - tail
     where = f"; read_output(ref={reference!r}) shows it" if reference else ""
-    return f"{text[:head]}\n… {left_out:,} characters left out{where} …\n{text[-tail:]}"
+    return f"{text[:head]}\n… {left_out:,} characters left out{where} …\n{text[len(text) - tail :]}"
 
 
-def _batches(items: Sequence[_Prepared]) -> list[list[_Prepared]]:
-    """Group neighbours that may run side by side; every other call is a batch of its own."""
-    batches: list[list[_Prepared]] = []
-    for item in items:
-        if batches and item.parallel and batches[-1][-1].parallel:
-            batches[-1].append(item)
-        else:
-            batches.append([item])
-    return batches
-
-
-def _validated(spec: ToolSpec, call: ToolCall) -> Any:
+def _validated(spec: ToolSpec, call: ToolCall, *, cut: bool) -> Any:
+    if cut:
+        raise ToolFailure(
+            ToolCategory.INVALID_ARGUMENTS,
+            "Your answer was cut for length in or right after this call, so it did not run.",
+        )
     if call.raw_arguments is not None:
         raise ToolFailure(
             ToolCategory.INVALID_ARGUMENTS,
@@ -368,31 +314,3 @@ def _validated(spec: ToolSpec, call: ToolCall) -> Any:
             "Send the call again with valid JSON; if the answer was cut for length, do it in smaller pieces.",
         )
     return validate_arguments(spec, call.arguments)
-
-
-def _as_dict(arguments: Any) -> dict[str, Any]:
-    if isinstance(arguments, Mapping):
-        return dict(arguments)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    dumped: dict[str, Any] = arguments.model_dump(mode="json", exclude_none=True)
-    return dumped
-
-
-def _why_not(decision: Decision) -> str:
-    reasons = " ".join(reason.rstrip(".") + "." for reason in decision.reasons)
-    return reasons or "The rules do not allow this call."
-
-
-def _partial(item: _Prepared) -> str:
-    return f" Output until then:\n{item.shown}" if item.shown else ""
-
-
-def _cancelled(item: _Prepared) -> ToolOutcome:
-    return failure(ToolCategory.CANCELLED, f"The run was cancelled before this ended.{_partial(item)}")
-
-
-async def _cancel(tasks: Sequence[asyncio.Future[Any]]) -> None:
-    """End what still runs, so that nothing outlives its step."""
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.gather(*tasks, return_exceptions=True)

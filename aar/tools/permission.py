@@ -1,0 +1,218 @@
+"""May a call run? Policy first, then whoever answers what policy leaves open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from aar.protocol.errors import AarError, ToolCategory, ToolFailure
+from aar.protocol.events import Approval, ApprovalRequest, Notice
+from aar.protocol.ids import new_id
+from aar.protocol.ports import Approver, Emit
+from aar.protocol.tool import ToolOutcome, ToolSpec
+from aar.safety.policy import Decision, SafetyPolicy
+from aar.tools.pending_call import PendingCall, failure
+from aar.tools.schema import validate_arguments
+
+LogFailure = Callable[[str, BaseException], None]
+Waiting = Callable[[bool], None]
+"""Told when somebody is asked (true), and when no question is open any more (false)."""
+
+
+class StepPermissions:
+    """Decides on the calls of one step. Questions are asked all at once and answered in any order.
+
+    Args:
+        policy: Decides first.
+        approver: Answers what policy leaves open; ``None`` means no.
+        emit: Into the session.
+        log: Gets exceptions of policy and approver.
+        waiting: See `Waiting`.
+    """
+
+    def __init__(
+        self,
+        policy: SafetyPolicy,
+        approver: Approver | None,
+        emit: Emit,
+        *,
+        log: LogFailure | None = None,
+        waiting: Waiting | None = None,
+    ) -> None:
+        self._policy = policy
+        self._approver = approver
+        self._emit = emit
+        self._log = log
+        self._waiting = waiting
+        self._asked: list[PendingCall] = []
+
+    def consider(self, item: PendingCall) -> None:
+        """Judge a call before its turn; a question about it is asked now, not waited for."""
+        if item.spec is None:
+            return
+        item.decision = self.judge(item.spec, item.raw)
+        if item.decision.decision == "ask" and self._approver is not None:
+            self._ask(item, item.decision)
+
+    def judge(self, spec: ToolSpec, arguments: dict[str, Any]) -> Decision:
+        """Return what policy says; a policy that fails says no."""
+        try:
+            return self._policy.decide(spec, arguments)
+        except AarError as error:
+            return Decision("deny", reasons=(str(error),), by="policy")
+        except Exception as error:
+            if self._log is not None:
+                self._log(f"the policy failed on {spec.name}", error)
+            return Decision("deny", reasons=("this call could not be judged",), by="policy")
+
+    async def refusal(self, item: PendingCall) -> ToolOutcome | None:
+        """Wait until it is settled whether the call may run now; return the refusal if it may not.
+
+        What a person allowed is judged again, with the arguments as they edited them: a denial still
+        holds, and for a reason that they were not shown they are asked again.
+        """
+        if item.spec is None or item.decision is None:
+            return failure(ToolCategory.UNKNOWN_TOOL, "There is no such tool.")
+        if item.after_effects and item.decision.decision == "allow":
+            item.decision = self.judge(item.spec, item.raw)
+        while item.decision.decision == "ask":
+            if self._approver is None:
+                return self._nobody(item, item.decision)
+            question = item.question or self._ask(item, item.decision)
+            await asyncio.wait({question})
+            item.question = None
+            if question.cancelled():  # withdrawn: another answer settled this question as well
+                item.decision = self.judge(item.spec, item.raw)
+                continue
+            answer, item.request = question.result(), None
+            refused = self._heed(item, item.spec, answer)
+            if refused is not None:
+                return refused
+            shown, item.decision = item.decision, self.judge(item.spec, item.raw)
+            if _covers(shown, item.decision):
+                return None
+            if item.decision.decision == "allow":
+                return None
+        return self._by_policy(item, item.decision, item.spec)
+
+    def _by_policy(self, item: PendingCall, decision: Decision, spec: ToolSpec) -> ToolOutcome | None:
+        """Record what policy decided on its own."""
+        if decision.decision == "deny":
+            self._emit.append(_policy_approval(item, "reject"))
+            return failure(ToolCategory.BLOCKED, _why_not(decision))
+        if not spec.read_only or item.request is not None:
+            self._emit.append(_policy_approval(item, "allow"))
+        return None
+
+    def _nobody(self, item: PendingCall, decision: Decision) -> ToolOutcome:
+        self._emit.append(_policy_approval(item, "reject"))
+        item.ends_run = True
+        return failure(ToolCategory.DENIED, f"{_why_not(decision)} Nobody is there to allow it.")
+
+    # --- questions -----------------------------------------------------------------------------------
+
+    def _ask(self, item: PendingCall, decision: Decision) -> asyncio.Task[Approval]:
+        rule = {"text": decision.rule.text, "layer": decision.rule.layer} if decision.rule else None
+        request = ApprovalRequest(
+            request_id=new_id(),
+            call_id=item.call.call_id,
+            tool_name=item.spec.name if item.spec is not None else item.call.tool_name,
+            arguments=item.raw,
+            wall=self._policy.wall,
+            why={"rule": rule, "reasons": list(decision.reasons)},
+            proposed_rule=decision.proposed_rule,
+            scopes=("once", "session") if decision.proposed_rule else ("once",),
+            parent_id=item.call.id or None,
+        )
+        self._emit.append(request)
+        item.request = request
+        item.question = asyncio.ensure_future(self._answer(item, request))
+        self._asked.append(item)
+        if len(self._asked) == 1 and self._waiting is not None:
+            self._waiting(True)
+        return item.question
+
+    async def _answer(self, item: PendingCall, request: ApprovalRequest) -> Approval:
+        """Return the answer to a question, recorded as soon as it is given."""
+        try:
+            answer = await self._decide(request)
+            stamp = {"call_id": item.call.call_id, "request_id": request.request_id}
+            answer = answer.model_copy(update={**stamp, "parent_id": item.call.id or None})
+            self._emit.append(answer)
+        finally:
+            self._asked.remove(item)
+            if not self._asked and self._waiting is not None:
+                self._waiting(False)
+        if answer.decision == "allow" and answer.scope != "once":
+            self._withdraw_settled()
+        return answer
+
+    async def _decide(self, request: ApprovalRequest) -> Approval:
+        assert self._approver is not None
+        try:
+            return await self._approver.decide(request)
+        except Exception as error:
+            if self._log is not None:
+                self._log("a question could not be asked", error)
+            message = f"The question about {request.tool_name} could not be asked ({error}); it counts as no."
+            self._emit.append(Notice(level="error", message=message, code="approver_failed"))
+            return Approval(call_id=request.call_id, decision="reject", by="policy")
+
+    def _withdraw_settled(self) -> None:
+        """Take back open questions that a rule just kept has answered."""
+        for other in tuple(self._asked):
+            if other.spec is not None and self.judge(other.spec, other.raw).decision == "allow":
+                assert other.question is not None
+                other.question.cancel()
+
+    def _heed(self, item: PendingCall, spec: ToolSpec, answer: Approval) -> ToolOutcome | None:
+        """Do what an answer says; return the refusal if it was no, or if its arguments are wrong."""
+        if answer.decision == "cancelled":
+            return failure(ToolCategory.CANCELLED, "The question was cancelled, the call did not run.")
+        if answer.decision == "reject":
+            item.ends_run = not answer.feedback
+            who = "The user did not allow this call." if answer.by == "user" else "This call was not allowed."
+            said = f" They said: {answer.feedback}" if answer.feedback else ""
+            return failure(ToolCategory.DENIED, who + said)
+        if answer.edited_arguments is not None:
+            try:
+                item.set_arguments(validate_arguments(spec, answer.edited_arguments))
+            except ToolFailure as error:
+                return failure(error.category, f"The user edited this call's arguments. {error.message}")
+        return None
+
+    def abandon(self, items: Sequence[PendingCall]) -> None:
+        """Record that open questions will not be answered any more."""
+        self._waiting = None
+        for item in items:
+            if item.request is not None and item.question is not None:
+                self._emit.append(_policy_approval(item, "cancelled"))
+                item.request = None
+
+
+def _covers(shown: Decision, now: Decision) -> bool:
+    """Whether who allowed a call for the reasons of ``shown`` allowed it for those of ``now`` too."""
+    return (
+        now.decision == "ask"
+        and (shown.hard_stop or not now.hard_stop)
+        and set(now.reasons) <= set(shown.reasons)
+    )
+
+
+def _policy_approval(item: PendingCall, decision: Literal["allow", "reject", "cancelled"]) -> Approval:
+    verdict = item.decision
+    rule = verdict.rule.text if verdict is not None and verdict.rule is not None else None
+    return Approval(
+        request_id=item.request.request_id if item.request is not None else None,
+        call_id=item.call.call_id,
+        decision=decision,
+        by="policy" if rule is not None or verdict is None else verdict.by,
+        rule=rule,
+        parent_id=item.call.id or None,
+    )
+
+
+def _why_not(decision: Decision) -> str:
+    reasons = " ".join(f"{reason[:1].upper()}{reason[1:].rstrip('.')}." for reason in decision.reasons)
+    return reasons or "The rules do not allow this call."
