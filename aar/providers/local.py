@@ -45,6 +45,9 @@ _STOPS: Mapping[str, StopKind] = {
     "length": "max_tokens",
     "stop_sequence": "stop_sequence",
 }
+_PAUSES = (0.0, 0.1, 0.4, 1.5)
+"""Seconds before another try: a killed worker's socket takes calls until its 2 GB are given back."""
+
 _SHORT_PROMPT = 64
 """Tokens that are read too quickly to be told about."""
 
@@ -131,14 +134,14 @@ class LocalProvider(Provider):
         """Start the worker and let it load, without asking anything."""
         async for _ in self._prepare():
             pass
-        connection, _ = await self._connection([])
+        connection = await self._connection([])
         self._idle.append(connection)
 
     async def status(self) -> dict[str, Any]:
         """Return the worker's ``pid``, ``loaded`` and ``memory`` (bytes by kind); starts one if need be."""
         async for _ in self._prepare():
             pass
-        connection, _ = await self._connection([])
+        connection = await self._connection([])
         try:
             async for event in connection.ask({"op": "status"}, self._config.timeout):
                 if "done" in event:
@@ -183,10 +186,10 @@ class LocalProvider(Provider):
             work.cancel()
 
     async def _ask(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-        """Send a request; a worker that had gone while it was idle is replaced without a word."""
-        while True:
+        """Send a request; a worker that had gone, or was about to, is replaced without a word."""
+        for pause in (*_PAUSES, None):
             notes: list[str] = []
-            connection, reused = await self._connection(notes)
+            connection = await self._connection(notes)
             heard = False
             try:
                 for note in notes:
@@ -197,8 +200,9 @@ class LocalProvider(Provider):
                         yield event
                 return
             except WorkerGone:
-                if heard or not reused:
+                if heard or pause is None:
                     raise _gone(heard) from None
+                await asyncio.sleep(pause)
             except TimeoutError:
                 connection.drop()
                 raise ProviderError(
@@ -214,14 +218,13 @@ class LocalProvider(Provider):
         else:
             connection.drop()
 
-    async def _connection(self, notes: list[str]) -> tuple[Connection, bool]:
-        """Return a connection and whether it was used before."""
+    async def _connection(self, notes: list[str]) -> Connection:
         while self._idle:
             connection = self._idle.pop()
             if connection.usable:
-                return connection, True
+                return connection
             connection.drop()
-        return await connect(self._spec(), notes.append), False
+        return await connect(self._spec(), notes.append)
 
     def _spec(self) -> WorkerSpec:
         assert self._model is not None

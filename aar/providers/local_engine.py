@@ -266,7 +266,7 @@ class _Answer:
             return self._take(chunk)
         except OSError:
             self._end = "cancelled"
-        except (KeyError, TypeError, IndexError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             self._error = EngineError("malformed_response", f"llama.cpp gave an unknown chunk: {error!r}")
         return True
 

@@ -212,10 +212,10 @@ class _Client:
             self._ready.notify()
 
     def next(self) -> dict[str, Any] | None:
-        """Wait for the next request; ``None`` when the client has gone."""
+        """Wait for the next request; ``None`` when the client has gone and all it asked was handled."""
         with self._ready:
             self._ready.wait_for(lambda: self._requests or self.gone.is_set())
-            return None if self.gone.is_set() else self._requests.popleft()
+            return self._requests.popleft() if self._requests else None
 
     def is_cancelled(self, identity: Any) -> bool:
         """Tell whether nobody waits for the answer to ``identity`` any more."""

@@ -301,7 +301,7 @@ def _download(url: str, part: Path, progress: Progress, weights: ModelWeights) -
     _require_space(part.parent, weights.size - have)
     if have == weights.size:
         return
-    headers = {"Range": f"bytes={have}-", "Accept-Encoding": "identity"} if have else {}
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
         with (
             httpx2.Client(follow_redirects=True, timeout=60) as client,
@@ -325,7 +325,7 @@ def _store_response(
     resumed = response.status_code == 206
     done = have if resumed else 0
     with part.open("ab" if resumed else "wb") as target:
-        for piece in response.iter_bytes(1024 * 1024):
+        for piece in response.iter_raw():
             done += len(piece)
             if done > weights.size:
                 break

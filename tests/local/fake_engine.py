@@ -1,0 +1,49 @@
+"""An engine for the worker's life cycle: it needs no weights and answers as the prompt tells it to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+class EngineRefusalError(Exception):
+    kind = "context_overflow"
+
+
+class FakeEngine:
+    """``say WORDS`` answers them; ``count N`` streams N numbers, one each 20 ms; ``refuse`` fails."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        starts = Path(settings["prefix_dir"])
+        starts.mkdir(parents=True, exist_ok=True)
+        with (starts / "starts").open("a") as file:
+            file.write("started\n")
+        if Path(settings["model"]).name == "broken.gguf":
+            raise ValueError("this file is broken")
+
+    def generate(
+        self,
+        request: Mapping[str, Any],
+        emit: Callable[[dict[str, Any]], None],
+        cancelled: Callable[[], bool],
+    ) -> dict[str, Any]:
+        command, _, rest = request["messages"][-1]["content"].partition(" ")
+        if command == "refuse":
+            raise EngineRefusalError("The prompt has 9 tokens and the context 8.")
+        if command == "say":
+            emit({"text": rest})
+            return self._done("stop", 1)
+        for number in range(int(rest)):
+            if cancelled():
+                (Path(self._settings["prefix_dir"]) / "cancelled").write_text(str(time.time()))
+                return self._done("cancelled", number)
+            emit({"text": f"{number} "})
+            time.sleep(0.02)
+        return self._done("length", int(rest))
+
+    @staticmethod
+    def _done(stop: str, output: int) -> dict[str, Any]:
+        return {"stop": stop, "input": 3, "output": output, "cache_read": 5, "timings": {}}
