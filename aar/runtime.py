@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from aar.core.view import SessionView
 from aar.memory.memory_store import MemoryStore
 from aar.memory.session_store import SessionStore
 from aar.protocol.errors import ConfigurationError, StorageError
-from aar.protocol.events import Notice, PlanEvent, PlanItem, ToolCall
+from aar.protocol.events import Event, Notice, PlanEvent, PlanItem, ToolCall
 from aar.protocol.ports import Emit, Process, ToolContext
 from aar.protocol.tool import ToolSpec
 from aar.providers.base import Dialect
@@ -73,6 +74,11 @@ class Base:
         """All settings."""
         return self.loaded.config
 
+    @property
+    def own_folders(self) -> tuple[Path, ...]:
+        """Folders of aar itself, which commands may not read."""
+        return self.paths.data, self.paths.config, self.paths.cache, self.paths.runtime
+
     def store(self) -> SessionStore:
         """Return the store of sessions on disk."""
         return SessionStore(self.paths.sessions)
@@ -97,10 +103,7 @@ def open_base(
         ConfigurationError: A setting, file or folder is wrong.
     """
     environ = os.environ if environ is None else environ
-    here = (cwd or Path.cwd()).expanduser()
-    if not here.is_dir():
-        raise ConfigurationError(f"The folder {here} does not exist; --cwd names an existing one.")
-    here = here.resolve()
+    here = _working_folder(cwd)
     own = paths(environ)
     workspace = project_root(here)
     found = fingerprint(workspace)
@@ -123,6 +126,18 @@ def open_base(
     notices = (*loaded.notices, *((untrusted,) if untrusted else ()))
     start_log(loaded.config, own, debug=debug)
     return Base(own, loaded, here, workspace, trusted, notices)
+
+
+def _working_folder(cwd: Path | None) -> Path:
+    try:
+        here = (cwd or Path.cwd()).expanduser()
+        if here.is_dir():
+            return here.resolve()
+    except FileNotFoundError:
+        raise ConfigurationError("The present folder was removed; change to one that exists.") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(f"The folder {cwd} cannot be used: {error}.") from error
+    raise ConfigurationError(f"The folder {here} does not exist; --cwd names an existing one.")
 
 
 def start_log(config: Config, own: Paths, *, debug: bool = False) -> None:
@@ -169,6 +184,7 @@ class Runtime:
     custom_prompt: tuple[str, str] | None = None
     notices: list[str] = field(default_factory=list[str])
     _background: dict[str, Process] = field(default_factory=dict[str, Process])
+    _temporary: list[Path] = field(default_factory=list[Path])
 
     @property
     def config(self) -> Config:
@@ -201,17 +217,30 @@ class Runtime:
             ConfigurationError: There is no session to continue in this folder.
         """
         if fork_id is not None:
-            return Session.fork(self.store, self._find(fork_id), cwd=self.workspace)
-        if session_id is not None:
-            return Session.resume(self.store, self._find(session_id))
-        if continue_latest:
-            latest = self.store.latest(self.workspace)
-            if latest is None:
-                raise ConfigurationError(
-                    f"There is no session of {self.workspace} to continue; leave --continue out to begin one."
-                )
-            return Session.resume(self.store, latest)
-        return Session.create(self.store, cwd=self.workspace, model=self.active.name, title=title)
+            session = Session.fork(self.store, self._find(fork_id), cwd=self.workspace)
+        elif session_id is not None:
+            session = Session.resume(self.store, self._find(session_id))
+        elif continue_latest:
+            session = Session.resume(self.store, self._latest())
+        else:
+            return Session.create(self.store, cwd=self.workspace, model=self.active.name, title=title)
+        if title is not None:
+            session.rename(title)
+        return session
+
+    def _latest(self) -> str:
+        latest = self.store.latest(self.workspace)
+        if latest is None:
+            raise ConfigurationError(
+                f"There is no session of {self.workspace} to continue; leave --continue out to begin one."
+            )
+        return latest
+
+    def opening_events(self, session: Session) -> list[Event]:
+        """Return what was stored since ``session`` was opened, for those who could not watch it yet."""
+        if session.degraded:
+            return list(session.events(session.opened_seq))
+        return self.store.tail(session.session_id, session.last_seq - session.opened_seq + 1)
 
     def _find(self, prefix: str) -> str:
         try:
@@ -368,7 +397,9 @@ class Runtime:
     def _outputs_folder(self, session: Session) -> Path:
         if isinstance(self.store, SessionStore):
             return self.store.path(session.session_id).with_suffix(".d") / "outputs"
-        return self.base.paths.outputs / session.session_id
+        folder = self.base.paths.outputs / session.session_id
+        self._temporary.append(folder)
+        return folder
 
     async def aclose(self) -> None:
         """End background processes, close connections."""
@@ -377,6 +408,9 @@ class Runtime:
                 await process.kill()
         await self.active.provider.aclose()
         self.spawner.close()
+        if isinstance(self.store, MemoryStore):
+            for folder in self._temporary:
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 def open_runtime(
@@ -408,7 +442,7 @@ def open_runtime(
         notices.append(f"Using {active.name}: {why}.")
     sandbox = base.config.sandbox
     writable = tuple(Path(path).expanduser() for path in sandbox.writable)
-    spawner = ProcessSpawner(base.workspace, sandbox, (*roots, *writable))
+    spawner = ProcessSpawner(base.workspace, sandbox, (*roots, *writable), own=base.own_folders)
     mode = _mode(base, spawner, interactive, notices)
     from aar.tools.builtin.catalogue import builtin_tools
 
@@ -431,7 +465,11 @@ def _active_model(base: Base, base_url: str | None) -> tuple[ActiveModel, str | 
     name, why = base.config.model.name, None
     if name is None:
         choice = choose_model(
-            base.config, os.environ, ollama_running=_ollama_runs, local_installed=_local_installed
+            base.config,
+            os.environ,
+            ollama_running=_ollama_runs,
+            local_installed=lambda: _local_installed(base),
+            ollama_models=_ollama_models,
         )
         name, why = choice.name, choice.why
     provider = make_provider(
@@ -449,24 +487,42 @@ def _ollama_runs() -> bool:
     return True
 
 
-def _local_installed() -> bool:
+def _ollama_models() -> list[str]:
+    """Return what the running Ollama has; empty when it does not tell within a second."""
+    import json
+    from http.client import HTTPConnection, HTTPException
+
+    connection = HTTPConnection(*_OLLAMA, timeout=1)
+    try:
+        connection.request("GET", "/v1/models")
+        listed = json.loads(connection.getresponse().read(1_000_000))
+        return [str(item["id"]) for item in listed["data"]]
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        return []
+    finally:
+        connection.close()
+
+
+def _local_installed(base: Base) -> bool:
     from aar.providers.local import installed
 
-    return installed()
+    return installed(base.config.providers.get("local"), base.paths.data)
 
 
 def _mode(base: Base, spawner: ProcessSpawner, interactive: bool, notices: list[str]) -> PermissionMode:
     """Return the permission mode: as set, else ``ask`` with a person, ``auto`` where a wall holds."""
+    from aar.config.tighten import stricter_mode
+
     mode = base.config.permissions.mode
     if mode is not None:
         return mode
     if interactive:
-        return "ask"
+        return stricter_mode("ask", base.loaded.mode_ceiling)
     if spawner.status().enforced:
-        return "auto"
+        return stricter_mode("auto", base.loaded.mode_ceiling)
     reasons = " ".join(spawner.status().reasons)
     notices.append(f"No sandbox holds here, so calls that need approval will be denied. {reasons}")
-    return "ask"
+    return stricter_mode("ask", base.loaded.mode_ceiling)
 
 
 def _dialect_rules(dialect: Dialect, tools: Sequence[ToolSpec]) -> str:

@@ -94,6 +94,7 @@ class Session:
         cwd: Working folder.
         totals: Numbers and facts of the session.
         last_seq: Seq of the last stored event; 0: none.
+        opened_seq: Seq of the event that told that this process opened the session.
     """
 
     def __init__(self, store: EventStore, file: EventFile, session_id: str, cwd: Path) -> None:
@@ -102,6 +103,7 @@ class Session:
         self.cwd = cwd
         self.totals = TotalsFold()
         self.last_seq = 0
+        self.opened_seq = 0
         self._store = store
         self._file = file
         self._last_id = ""
@@ -201,6 +203,7 @@ class Session:
         title: str | None = None,
         forked_from: ForkOrigin | None = None,
     ) -> SessionEvent:
+        self.opened_seq = self.last_seq + 1
         return SessionEvent(
             action=action,
             schema_version=SCHEMA_VERSION,

@@ -10,12 +10,13 @@ import click
 from aar.config.load import setting
 from aar.protocol.errors import ConfigurationError
 from aar.runtime import open_base
+from aar.transports.cli.groups import NearestGroup
 from aar.transports.cli.options import runtime_options
 
 _BASE = ("cwd", "config_file", "profile", "sets", "trust", "model", "mode", "debug")
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def config() -> None:
     """Show, read and change settings."""
 

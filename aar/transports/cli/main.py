@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from typing import Any
 
 import click
 
-from aar.protocol.errors import AarError
-from aar.protocol.state import ExitCode
+from aar.transports.cli import streams
+from aar.transports.cli.groups import NearestGroup
 
 _COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run:run", "Do one task and print the answer."),
@@ -26,7 +27,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
 """Name of a command: module below this package and attribute, and the line of help."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(NearestGroup):
     """Knows its commands by name, and imports the module of a command only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -46,19 +47,6 @@ class LazyGroup(click.Group):
         """Write the list of commands without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; an unknown one is answered with the nearest name."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            import difflib
-
-            near = difflib.get_close_matches(args[0], _COMMANDS, 1)
-            hint = f" Did you mean '{near[0]}'?" if near else " `aar --help` lists the commands."
-            raise click.UsageError(f"There is no command '{args[0]}'.{hint}", ctx) from error
 
 
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -89,49 +77,50 @@ def cli(ctx: click.Context) -> None:
 
 def run_cli(argv: list[str]) -> int:
     """Run the command line ``argv`` and return its exit code; errors become one sentence on stderr."""
-    try:
-        result: Any = cli.main(args=argv, prog_name="aar", standalone_mode=False)
-        return int(result) if isinstance(result, int) else ExitCode.OK
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx is not None else "aar"
-        return _fail(f"{error.format_message()} (`{command} --help`)", ExitCode.USAGE)
-    except click.Abort:
-        return _fail("Cancelled.", ExitCode.CANCELLED)
-    except click.ClickException as error:
-        return _fail(error.format_message(), ExitCode.USAGE)
-    except AarError as error:
-        return _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        return _fail("Cancelled.", ExitCode.CANCELLED)
-    except BrokenPipeError:
-        _silence_stdout()
-        return ExitCode.OK
-    except Exception as error:
-        return _defect(error)
-
-
-def _fail(message: str, code: ExitCode) -> int:
-    from aar.safety.sanitize import sanitize
-
-    sys.stderr.write(f"aar: {sanitize(message)}\n")
+    streams.secure_streams()
+    code = _guarded(argv)
+    # What is still buffered is written here, where a failure can be told.
+    lost = streams.write(sys.stdout, "")
+    if lost is not None and not isinstance(lost, BrokenPipeError):
+        return code or _fail(f"Standard output cannot be written: {lost.strerror or lost}.", 7)
     return code
 
 
-def _defect(error: Exception) -> int:
-    import logging
+def _guarded(argv: list[str]) -> int:
+    try:
+        result: Any = cli.main(args=argv, prog_name="aar", standalone_mode=False)
+        return int(result) if isinstance(result, int) else 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        streams.write(sys.stderr, error.format_message() + "\n")
+        return 2
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx is not None else "aar"
+        return _fail(f"{error.format_message()} (`{command} --help`)", 2)
+    except click.ClickException as error:
+        return _fail(error.format_message(), 2)
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 1
+    except BrokenPipeError:
+        streams.silence(sys.stdout)
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        return _explained(error)
 
-    logging.getLogger("aar").exception("aar failed inside", exc_info=error)
-    name = type(error).__name__
-    return _fail(
-        f"aar failed inside ({name}: {error}). Run again with --debug and see `aar logs` for the details.",
-        ExitCode.INTERNAL,
-    )
+
+def _explained(error: BaseException) -> int:
+    from aar.transports.cli.failures import failure
+
+    if isinstance(error, OSError) and error.filename is None and error.errno == errno.ENOSPC:
+        streams.silence(sys.stdout)
+        return _fail("The output cannot be written: the disk is full.", 7)
+    failed = failure(error)
+    return _fail(failed.message, failed.code)
 
 
-def _silence_stdout() -> None:
-    """Keep Python from complaining about a reader that went away (``aar … | head``)."""
-    import os
+def _fail(message: str, code: int) -> int:
+    from aar.safety.sanitize import sanitize
 
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    streams.write(sys.stderr, f"aar: {sanitize(message)}\n")
+    return code

@@ -9,9 +9,10 @@ import click
 from aar.config.schema import PermissionMode
 from aar.runtime import make_policy, open_base
 from aar.safety.policy import explain as explain_decision
+from aar.transports.cli.groups import NearestGroup
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def policy() -> None:
     """Tell what may run, and why."""
 

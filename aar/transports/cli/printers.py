@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol
 
-from aar.core.agent import RunResult
 from aar.protocol.events import ErrorEvent, Event, Notice, Retry, StateEvent
 from aar.protocol.state import StopReason
+from aar.protocol.usage import Usage
 from aar.safety.sanitize import sanitize
+from aar.transports.cli import streams
+
+if TYPE_CHECKING:
+    from aar.core.agent import RunResult
+    from aar.transports.cli.failures import Failure
+
+Write = Callable[[str], None]
 
 _REASONS = {
     StopReason.MAX_STEPS: "Stopped at the limit of steps.",
@@ -53,53 +60,62 @@ def result_fields(run: RunResult) -> dict[str, Any]:
     }
 
 
-def failure_fields(kind: str, message: str, code: int, session_id: str | None = None) -> dict[str, Any]:
+def failure_fields(failed: Failure, session_id: str | None = None) -> dict[str, Any]:
     """Return the object of ``--output json`` for a run that could not start."""
+    error = None if failed.kind is None else {"kind": str(failed.kind), "message": failed.message}
     return {
         "session_id": session_id,
-        "stop_reason": "error",
-        "exit_code": code,
+        "stop_reason": str(failed.stop_reason),
+        "exit_code": int(failed.code),
         "text": "",
-        "usage": {"input": 0, "output": 0, "cache_read": 0, "cache_write": 0, "reasoning": 0},
+        "usage": Usage().model_dump(),
         "cost_usd": None,
         "steps": 0,
         "duration_ms": 0,
         "file_changes": [],
-        "error": {"kind": kind, "message": message},
+        "error": error,
     }
+
+
+def make_printer(
+    output: str, write: Write, *, quiet: bool, colour: bool, before_line: Callable[[], None]
+) -> Printer:
+    """Return the printer for ``--output``; ``write`` takes what goes to standard output."""
+    if output == "json":
+        return JsonPrinter(write)
+    if output == "stream-json":
+        return StreamJsonPrinter(write)
+    return TextPrinter(write, quiet=quiet, colour=colour, before_line=before_line)
 
 
 class JsonPrinter:
     """One JSON object at the end, also after a failure."""
 
-    def __init__(self, out: TextIO = sys.stdout) -> None:
-        self._out = out
+    def __init__(self, write: Write) -> None:
+        self._write = write
 
     def event(self, event: Event) -> None:
         """Nothing is shown before the end."""
 
     def result(self, result: dict[str, Any], run: RunResult | None) -> None:
         """Write the object."""
-        self._out.write(json.dumps(result, ensure_ascii=False) + "\n")
-        self._out.flush()
+        self._write(json.dumps(result, ensure_ascii=False) + "\n")
 
 
 class StreamJsonPrinter:
     """Every event as a line of compact JSON, flushed one by one; the last line is the result."""
 
-    def __init__(self, out: TextIO = sys.stdout) -> None:
-        self._out = out
+    def __init__(self, write: Write) -> None:
+        self._write = write
 
     def event(self, event: Event) -> None:
         """Write the event."""
-        self._out.write(event.to_json() + "\n")
-        self._out.flush()
+        self._write(event.to_json() + "\n")
 
     def result(self, result: dict[str, Any], run: RunResult | None) -> None:
         """Write the last line."""
         line = {"type": "result", "seq": None, **result}
-        self._out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
-        self._out.flush()
+        self._write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 class TextPrinter:
@@ -107,15 +123,13 @@ class TextPrinter:
 
     def __init__(
         self,
+        write: Write,
         *,
-        out: TextIO = sys.stdout,
-        err: TextIO = sys.stderr,
         quiet: bool = False,
         colour: bool = False,
         before_line: Callable[[], None] = lambda: None,
     ) -> None:
-        self._out = out
-        self._err = err
+        self._write = write
         self._quiet = quiet
         self._colour = colour
         self._before_line = before_line
@@ -143,12 +157,10 @@ class TextPrinter:
             return
         if not self._quiet:
             self._diffs(run.diffs)
-        text = run.text.strip() or _changes(run)
+        text = run.text.strip("\r\n").rstrip() or _changes(run)
         if text:
             self._before_line()
-            shown = sanitize(text) if self._out.isatty() else text
-            self._out.write(shown + "\n")
-            self._out.flush()
+            self._write((sanitize(text) if sys.stdout.isatty() else text) + "\n")
         if not self._quiet:
             self._note(f"Session {run.session_id}")
 
@@ -172,8 +184,7 @@ class TextPrinter:
 
     def _line(self, text: str) -> None:
         self._before_line()
-        self._err.write(text + "\n")
-        self._err.flush()
+        streams.write(sys.stderr, text + "\n")
 
 
 def _changes(run: RunResult) -> str:

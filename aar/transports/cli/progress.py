@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +20,8 @@ from aar.protocol.events import (
 )
 from aar.safety.sanitize import sanitize
 from aar.tools.builtin.describe import describe_call
+from aar.transports.cli import streams
+from aar.transports.cli.console import cut
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _INTERVAL_S = 0.1
@@ -59,8 +61,7 @@ class Progress:
         """Take the line away, so that other text can be written."""
         if self._drawn:
             self._drawn = False
-            self._err.write(_CLEAR)
-            self._err.flush()
+            streams.write(self._err, _CLEAR)
 
     def event(self, event: Event) -> None:
         """Take what happened into the line."""
@@ -86,17 +87,26 @@ class Progress:
         elapsed = f"{seconds // 60}m{seconds % 60:02}s" if seconds >= 60 else f"{seconds}s"
         tokens = f" · {self._tokens:,} tokens" if self._tokens else ""
         act = " ".join(sanitize(self._act).split())
-        width = shutil.get_terminal_size().columns
+        # The last column stays free: some terminals wrap as soon as it is written.
+        width = _columns(self._err) - 1
         tail = f" · {elapsed}{tokens} · Ctrl-C stops"
-        room = max(width - len(tail) - 3, 10)
-        return f"{_FRAMES[self._frame]} {act if len(act) <= room else act[: room - 1] + '…'}{tail}"[
-            : width - 1
-        ]
+        return cut(f"{_FRAMES[self._frame]} {cut(act, max(width - len(tail) - 2, 10))}{tail}", width)
 
     async def _spin(self) -> None:
         while True:
-            self._err.write(_CLEAR + self.line())
-            self._err.flush()
+            if streams.write(self._err, _CLEAR + self.line()) is not None:
+                return
             self._drawn = True
             self._frame = (self._frame + 1) % len(_FRAMES)
             await asyncio.sleep(_INTERVAL_S)
+
+
+def _columns(stream: TextIO) -> int:
+    """Return the width of the terminal behind ``stream``; ``COLUMNS`` wins."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdigit() and int(told) > 0:
+        return int(told)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80

@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from aar.core.tokens import estimate_text, estimate_tools
+from aar.transports.cli.groups import NearestGroup
 from aar.transports.cli.options import runtime_options
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def prompt() -> None:
     """Show the system prompt."""
 

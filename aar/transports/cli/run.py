@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
-import signal
-import stat
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from aar.protocol.errors import AarError, UsageError, error_kind
+from aar.protocol.errors import UsageError
 from aar.protocol.state import ExitCode
+from aar.transports.cli.failures import Interrupted, failure
 from aar.transports.cli.options import runtime_options, take_runtime_options
+from aar.transports.cli.prompt_input import read_prompt
+from aar.transports.cli.show import Show
+from aar.transports.cli.signals import Signals, interruptible
 
-_FIRST_BYTE_S = 3.0
-_MAX_STDIN = 50_000_000
 _IMAGE_TYPES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
@@ -29,7 +27,33 @@ _IMAGE_TYPES = {
 }
 
 
-@click.command()
+class RunCommand(click.Command):
+    """Tells a wrong command line in the form that ``--output`` asked for, as every other failure."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the command line."""
+        given = list(args)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            output = _wanted_output(given)
+            if output == "text":
+                raise
+            message = f"{error.format_message()} (`aar run --help`)"
+            raise click.exceptions.Exit(_report(Show(output), UsageError(message))) from error
+
+
+def _wanted_output(args: list[str]) -> str:
+    for flag, value in zip(args, [*args[1:], ""], strict=True):
+        asked = value if flag == "--output" else flag.removeprefix("--output=")
+        if asked in ("json", "stream-json") and flag != asked:
+            return asked
+    return "text"
+
+
+@click.command(cls=RunCommand)
 @click.argument("prompt", required=False)
 @runtime_options
 @click.option("--continue", "continue_", is_flag=True, help="Go on with the newest session of this folder.")
@@ -49,9 +73,14 @@ _IMAGE_TYPES = {
     help="Also write the answer to FILE.",
 )
 @click.option("--max-steps", type=click.IntRange(min=1), help="Model requests at most.")
-@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="US dollars at most.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Wall-clock seconds at most."
+    "--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="US dollars at most."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Wall-clock seconds at most.",
 )
 @click.option("--verify", "verify", multiple=True, metavar="CMD", help="Go on until CMD passes.")
 @click.option(
@@ -71,13 +100,15 @@ def run(**values: Any) -> int:
 
     PROMPT is the task; standard input is read when it is '-', absent, or beside it when input is piped in.
     """
+    interruptible()
     options = RunOptions(take_runtime_options(values), **values)
+    show = Show(options.output, quiet=options.quiet)
     try:
+        _check(options)
         prompt = read_prompt(options.prompt)
-        return asyncio.run(_run(options, prompt))
-    except AarError as error:
-        _report_failure(options, error)
-        return error.exit_code
+        return asyncio.run(_run(options, prompt, show))
+    except (Exception, KeyboardInterrupt, asyncio.CancelledError, Interrupted) as error:
+        return _report(show, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,72 +133,35 @@ class RunOptions:
     quiet: bool
 
 
-def read_prompt(argument: str | None) -> str:
-    """Return the prompt: the argument, standard input, or both.
-
-    Raises:
-        UsageError: There is none.
-    """
-    if argument is None or argument == "-":
-        if argument is None and sys.stdin is not None and sys.stdin.isatty():
-            raise UsageError('There is no task. Say what to do: aar run "fix the failing test".')
-        text = _read_stdin()
-    else:
-        piped = _read_stdin() if _stdin_is_piped() else ""
-        text = f"{argument}\n\n{piped}" if piped.strip() else argument
-    if not text.strip():
-        raise UsageError('The task is empty. Say what to do: aar run "fix the failing test".')
-    return text
-
-
-def _read_stdin() -> str:
-    if sys.stdin is None:
-        return ""
-    data = sys.stdin.buffer.read(_MAX_STDIN + 1)
-    if len(data) > _MAX_STDIN:
-        raise UsageError(
-            f"Standard input is longer than {_MAX_STDIN:,} bytes; put it into a file and name that."
-        )
-    return data.decode("utf-8", "replace")
-
-
-def _stdin_is_piped() -> bool:
-    """Tell whether standard input is a file, or a pipe into which somebody writes."""
-    try:
-        descriptor = sys.stdin.fileno()
-        mode = os.fstat(descriptor).st_mode
-    except (AttributeError, OSError, ValueError):
-        return False
-    if stat.S_ISREG(mode):
-        return True
-    if not stat.S_ISFIFO(mode):
-        return False
-    # A parent that forgot to close its pipe must not hang the run for ever.
-    ready = bool(select.select([descriptor], [], [], _FIRST_BYTE_S)[0])
-    if not ready:
-        sys.stderr.write("aar: Nothing came on standard input; going on without it.\n")
-    return ready
-
-
-async def _run(options: RunOptions, prompt: str) -> int:
+async def _run(options: RunOptions, prompt: str, show: Show) -> int:
     from aar.protocol.messages import ContentBlock, TextBlock
     from aar.runtime import open_runtime
 
-    content: list[ContentBlock] = [*_load_images(options.images), TextBlock(text=prompt)]
-    runtime = open_runtime(**_runtime_arguments(options))
-    try:
-        session = runtime.open_session(
-            continue_latest=options.continue_,
-            session_id=options.session_id,
-            fork_id=options.fork_id,
-            title=options.title,
-        )
+    with Signals(show.clear) as signals:
+        task = asyncio.current_task()
+        assert task is not None
+        signals.cancels(task.cancel)
+        content: list[ContentBlock] = [*_load_images(options.images), TextBlock(text=prompt)]
+        runtime = open_runtime(**_runtime_arguments(options))
         try:
-            return await _drive(options, runtime, session, content)
+            session = runtime.open_session(
+                continue_latest=options.continue_,
+                session_id=options.session_id,
+                fork_id=options.fork_id,
+                title=options.title,
+            )
+            try:
+                return await _drive(options, runtime, session, content, show, signals)
+            finally:
+                signals.cancels(lambda: None)
+                await session.aclose()
+        except asyncio.CancelledError:
+            if signals.ended_by is not None:
+                raise Interrupted(signals.ended_by) from None
+            raise
         finally:
-            session.close()
-    finally:
-        await runtime.aclose()
+            signals.cancels(lambda: None)
+            await runtime.aclose()
 
 
 def _runtime_arguments(options: RunOptions) -> dict[str, Any]:
@@ -199,72 +193,88 @@ def _load_images(paths: tuple[Path, ...]) -> list[Any]:
     return blocks
 
 
-async def _drive(options: RunOptions, runtime: Any, session: Any, content: list[Any]) -> int:
+async def _drive(
+    options: RunOptions, runtime: Any, session: Any, content: list[Any], show: Show, signals: Signals
+) -> int:
     from aar.transports.cli.printers import result_fields
-    from aar.transports.cli.show import Show
 
     agent = runtime.agent(session)
-    show = Show(options.output, quiet=options.quiet)
-    signals = _Signals(agent.cancel)
-    async with show.watching(session):
+    show.on_lost = agent.cancel
+    async with show.watching(session, runtime.opening_events(session)):
         for text in runtime.notices:
             session.append(runtime.notice(text))
-        with signals:
-            result = await agent.run(content, session)
-    show.finish(result_fields(result), result)
+        signals.cancels(agent.cancel)
+        result = await agent.run(content, session)
+        signals.cancels(lambda: None)
+    code = int(result.exit_code) if signals.ended_by is None else 128 + signals.ended_by
     if options.output_last_message is not None:
-        _write_atomically(options.output_last_message, result.text)
-    if signals.terminated:
-        return ExitCode.TERMINATED
-    return result.exit_code
+        code = _keep_answer(options.output_last_message, result.text, show) or code
+    show.finish({**result_fields(result), "exit_code": code}, result)
+    return _told(show, code)
 
 
-class _Signals:
-    """The first Ctrl-C cancels cleanly, the second leaves at once; SIGTERM is a clean end too."""
-
-    def __init__(self, cancel: Any) -> None:
-        self._cancel = cancel
-        self._interrupts = 0
-        self.terminated = False
-
-    def __enter__(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        loop.add_signal_handler(signal.SIGTERM, self._terminate)
-
-    def __exit__(self, *_: object) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_signal_handler(signal.SIGINT)
-        loop.remove_signal_handler(signal.SIGTERM)
-
-    def _interrupt(self) -> None:
-        self._interrupts += 1
-        if self._interrupts > 1:
-            # Everything that was shown is on disk already; children die with this process.
-            os._exit(ExitCode.CANCELLED)
-        self._cancel()
-
-    def _terminate(self) -> None:
-        self.terminated = True
-        self._cancel()
+def _told(show: Show, code: int) -> int:
+    """Return the exit code once all is written: an answer that could not be written is a failure."""
+    lost = show.lost
+    if lost is None or isinstance(lost, BrokenPipeError):
+        return code
+    show.note(f"The answer cannot be written to standard output: {lost.strerror or lost}.")
+    return code or ExitCode.INTERNAL
 
 
-def _write_atomically(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+def _check(options: RunOptions) -> None:
+    """Refuse flags that contradict each other, and a file that cannot be written, before anything is done.
+
+    Raises:
+        UsageError: So it is.
+    """
+    given = [
+        flag
+        for flag, value in (
+            ("--continue", options.continue_),
+            ("--session", options.session_id),
+            ("--fork", options.fork_id),
+        )
+        if value
+    ]
+    if len(given) > 1:
+        raise UsageError(f"Give one of {' and '.join(given)}, not more.")
+    if given and options.no_session:
+        raise UsageError(f"{given[0]} needs stored sessions; leave --no-session out.")
+    file = options.output_last_message
+    if file is None:
+        return
+    if file.is_dir() or not file.parent.is_dir():
+        raise UsageError(f"--output-last-message {file}: name a file in a folder that exists.")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise UsageError(f"--output-last-message {file} cannot be written: no permission.")
+
+
+def _keep_answer(path: Path, text: str, show: Show) -> int:
+    """Write the answer to ``path``, whole or not at all; return an exit code other than 0 when it fails."""
     try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            # A pipe or device, such as >(command) of a shell: it cannot be replaced.
+            target.write_text(text, encoding="utf-8", errors="backslashreplace")
+            return ExitCode.OK
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UsageError(f"--output-last-message {path} cannot be written: {error.strerror}.") from error
+        show.note(f"--output-last-message {path} cannot be written: {error.strerror or error}.")
+        return ExitCode.INTERNAL
+    return ExitCode.OK
 
 
-def _report_failure(options: RunOptions, error: AarError) -> None:
+def _report(show: Show, error: BaseException) -> int:
     """Tell a run that could not start in the form that was asked for."""
     from aar.transports.cli.printers import failure_fields
-    from aar.transports.cli.show import Show
 
-    fields = failure_fields(str(error_kind(error)), str(error), int(error.exit_code))
-    show = Show(options.output, quiet=options.quiet)
-    show.fail(str(error))
-    show.finish(fields, None)
+    failed = failure(error)
+    show.note(failed.message)
+    show.finish(failure_fields(failed), None)
+    return failed.code

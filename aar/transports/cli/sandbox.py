@@ -12,9 +12,10 @@ from aar.protocol.ports import SpawnRequest
 from aar.protocol.state import ExitCode
 from aar.runtime import open_base
 from aar.safety.spawn import ProcessSpawner
+from aar.transports.cli.groups import NearestGroup
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def sandbox() -> None:
     """Show the wall around commands, or run a command in it."""
 

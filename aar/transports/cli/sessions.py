@@ -25,11 +25,12 @@ from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
 from aar.tools.builtin.describe import describe_call
 from aar.transports.cli.console import Console
+from aar.transports.cli.groups import NearestGroup
 
 _RESULT_LINES = 6
 
 
-@click.group()
+@click.group(cls=NearestGroup)
 def sessions() -> None:
     """List, show and delete sessions."""
 
