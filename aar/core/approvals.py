@@ -28,7 +28,7 @@ class PermissionManager:
     @property
     def pending(self) -> tuple[ApprovalRequest, ...]:
         """The questions that wait for an answer, oldest first."""
-        return tuple(self._requests.values())
+        return tuple(request for name, request in self._requests.items() if not self._open[name].done())
 
     async def decide(self, request: ApprovalRequest) -> Approval:
         """Wait until `answer` is called for ``request``; there is no time limit for a person."""

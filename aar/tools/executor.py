@@ -294,7 +294,7 @@ def _record(item: PendingCall, done: tuple[ToolOutcome, float], emit: Emit) -> T
 
 
 def cut_middle(text: str, limit: int, reference: str | None) -> str:
-    """Return head and tail of ``text`` in about ``limit`` characters, and a line that says what is missing."""
+    """Return head and tail of ``text`` in about ``limit`` characters, with a line on what is missing."""
     head, tail = limit * 2 // 3, limit // 3
     left_out = len(text) - head - tail
     where = f"; read_output(ref={reference!r}) shows it" if reference else ""
