@@ -437,7 +437,7 @@ def open_runtime(
     base = open_base(**base_arguments)
     roots = tuple(_existing(path) for path in add_dirs)
     notices = list(base.notices)
-    active, why = _active_model(base, base_url)
+    active, why = make_active_model(base, base_url)
     if why is not None:
         notices.append(f"Using {active.name}: {why}.")
     sandbox = base.config.sandbox
@@ -461,7 +461,12 @@ def open_runtime(
     )
 
 
-def _active_model(base: Base, base_url: str | None) -> tuple[ActiveModel, str | None]:
+def make_active_model(base: Base, base_url: str | None = None) -> tuple[ActiveModel, str | None]:
+    """Return the model that answers, and why it was chosen where nobody named it.
+
+    Raises:
+        ConfigurationError: There is none, or its settings are wrong.
+    """
     name, why = base.config.model.name, None
     if name is None:
         choice = choose_model(

@@ -11,9 +11,7 @@ from aar.config.load import setting
 from aar.protocol.errors import ConfigurationError
 from aar.runtime import open_base
 from aar.transports.cli.groups import NearestGroup
-from aar.transports.cli.options import runtime_options
-
-_BASE = ("cwd", "config_file", "profile", "sets", "trust", "model", "mode", "debug")
+from aar.transports.cli.options import base_options, take_runtime_options
 
 
 @click.group(cls=NearestGroup)
@@ -24,10 +22,10 @@ def config() -> None:
 @config.command()
 @click.option("--origin", is_flag=True, help="Tell where each value came from.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
-@runtime_options
+@base_options
 def show(origin: bool, as_json: bool, **values: Any) -> None:
     """Show all settings as they hold here."""
-    base = open_base(**{name: values[name] for name in _BASE})
+    base = open_base(**take_runtime_options(values))
     dumped = base.config.model_dump(mode="json")
     if as_json:
         click.echo(json.dumps(dumped, indent=2))

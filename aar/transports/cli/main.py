@@ -14,9 +14,9 @@ from aar.transports.cli.groups import NearestGroup
 
 _COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run:run", "Do one task and print the answer."),
-    "sessions": ("sessions:sessions", "List, show and delete sessions."),
+    "sessions": ("sessions:sessions", "List, show, copy, rename and delete sessions."),
     "config": ("config:config", "Show, read and change settings."),
-    "models": ("models:models", "List models and fetch the embedded one."),
+    "models": ("models:models", "List models, and fetch the embedded one."),
     "tools": ("tools:tools", "List the tools that the model gets."),
     "prompt": ("prompt:prompt", "Show the system prompt."),
     "policy": ("policy:policy", "Tell what may run, and why."),

@@ -11,50 +11,45 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _MODES = click.Choice(["plan", "ask", "edit", "auto", "unsafe"])
+_PATH = click.Path(path_type=Path)
 
-_RUNTIME_OPTIONS = (
-    click.option("--model", metavar="PROVIDER/MODEL", help="Which model answers."),
-    click.option("--base-url", metavar="URL", help="Address of the model's server."),
-    click.option("--mode", type=_MODES, help="What may run without a question (docs/safety.md)."),
-    click.option(
-        "--add-dir",
-        "add_dirs",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        help="Another folder that may be changed.",
+_OPTIONS = {
+    "model": click.option("--model", metavar="PROVIDER/MODEL", help="Which model answers."),
+    "base_url": click.option("--base-url", metavar="URL", help="Address of the model's server."),
+    "mode": click.option("--mode", type=_MODES, help="What may run without a question (docs/safety.md)."),
+    "add_dirs": click.option(
+        "--add-dir", "add_dirs", multiple=True, type=_PATH, help="Another folder that may be changed."
     ),
-    click.option("--cwd", type=click.Path(path_type=Path), help="Work in this folder."),
-    click.option("--config", "config_file", type=click.Path(path_type=Path), help="One more config file."),
-    click.option("--profile", metavar="NAME", help="Use [profiles.NAME] of the user's config."),
-    click.option(
+    "cwd": click.option("--cwd", type=_PATH, help="Work in this folder."),
+    "config_file": click.option("--config", "config_file", type=_PATH, help="One more config file."),
+    "profile": click.option("--profile", metavar="NAME", help="Use [profiles.NAME] of the user's config."),
+    "sets": click.option(
         "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set one setting, such as limits.steps=20."
     ),
-    click.option("--trust", is_flag=True, help="Use this folder's own config and rules."),
-    click.option("--debug", is_flag=True, help="Write more into the diagnostics log."),
-)
+    "trust": click.option("--trust", is_flag=True, help="Use this folder's own config and rules."),
+    "debug": click.option("--debug", is_flag=True, help="Write more into the diagnostics log."),
+}
+"""By the names that `aar.runtime.open_base` and `aar.runtime.open_runtime` give them."""
+
+_BASE = tuple(name for name in _OPTIONS if name not in ("base_url", "add_dirs"))
 
 
 def runtime_options(command: Command) -> Command:
-    """Add the options that choose model, folder, settings and trust."""
-    for option in reversed(_RUNTIME_OPTIONS):
-        command = option(command)
+    """Add the options that choose model, server, folders, settings and trust."""
+    return _add(command, tuple(_OPTIONS))
+
+
+def base_options(command: Command) -> Command:
+    """Add those of `runtime_options` that `aar.runtime.open_base` takes."""
+    return _add(command, _BASE)
+
+
+def _add(command: Command, names: tuple[str, ...]) -> Command:
+    for name in reversed(names):
+        command = _OPTIONS[name](command)
     return command
 
 
-RUNTIME_NAMES = (
-    "model",
-    "base_url",
-    "mode",
-    "add_dirs",
-    "cwd",
-    "config_file",
-    "profile",
-    "sets",
-    "trust",
-    "debug",
-)
-
-
 def take_runtime_options(values: dict[str, Any]) -> dict[str, Any]:
-    """Remove the values of `runtime_options` from ``values`` and return them."""
-    return {name: values.pop(name) for name in RUNTIME_NAMES if name in values}
+    """Remove the values of these options from ``values`` and return them."""
+    return {name: values.pop(name) for name in _OPTIONS if name in values}

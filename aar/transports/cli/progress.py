@@ -88,7 +88,7 @@ class Progress:
         tokens = f" · {self._tokens:,} tokens" if self._tokens else ""
         act = " ".join(sanitize(self._act).split())
         # The last column stays free: some terminals wrap as soon as it is written.
-        width = _columns(self._err) - 1
+        width = columns(self._err) - 1
         tail = f" · {elapsed}{tokens} · Ctrl-C stops"
         return cut(f"{_FRAMES[self._frame]} {cut(act, max(width - len(tail) - 2, 10))}{tail}", width)
 
@@ -101,7 +101,7 @@ class Progress:
             await asyncio.sleep(_INTERVAL_S)
 
 
-def _columns(stream: TextIO) -> int:
+def columns(stream: TextIO) -> int:
     """Return the width of the terminal behind ``stream``; ``COLUMNS`` wins."""
     told = os.environ.get("COLUMNS", "")
     if told.isdigit() and int(told) > 0:

@@ -25,7 +25,7 @@ def sandbox() -> None:
 def status(as_json: bool) -> None:
     """Tell which wall holds here and what it does not cover."""
     base = open_base()
-    spawner = ProcessSpawner(base.workspace, base.config.sandbox)
+    spawner = ProcessSpawner(base.workspace, base.config.sandbox, own=base.own_folders)
     try:
         found = spawner.status()
     finally:
@@ -56,7 +56,7 @@ def exec_(command: tuple[str, ...]) -> int:
 
 async def _exec(command: tuple[str, ...]) -> int:
     base = open_base()
-    spawner = ProcessSpawner(base.workspace, base.config.sandbox)
+    spawner = ProcessSpawner(base.workspace, base.config.sandbox, own=base.own_folders)
 
     def write(data: bytes) -> None:
         sys.stdout.buffer.write(data)

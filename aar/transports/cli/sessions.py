@@ -1,4 +1,4 @@
-"""``aar sessions``: list, show and delete what is stored."""
+"""``aar sessions``: what is stored, and what can be done with it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _RESULT_LINES = 6
 
 @click.group(cls=NearestGroup)
 def sessions() -> None:
-    """List, show and delete sessions."""
+    """List, show, copy, rename and delete sessions."""
 
 
 @sessions.command("list")
@@ -93,12 +93,27 @@ def delete(session_id: str, yes: bool) -> None:
 def rename(session_id: str, title: str) -> None:
     """Give a session another title."""
     from aar.core.session import Session
-    from aar.protocol.events import SessionEvent
 
     store = open_base().store()
     session = Session.resume(store, _find(store, session_id))
-    session.append(SessionEvent(action="rename", title=title))
+    session.rename(title)
     session.close()
+
+
+@sessions.command()
+@click.argument("session_id", metavar="ID")
+@click.option("--at", "seq", type=click.IntRange(min=1), metavar="SEQ", help="Copy up to this event only.")
+@click.option("--title", help="Title of the copy.")
+def fork(session_id: str, seq: int | None, title: str | None) -> None:
+    """Copy a session and print the id of the copy; the original stays as it is."""
+    from aar.core.session import Session
+
+    store = open_base().store()
+    session = Session.fork(store, _find(store, session_id), seq)
+    if title is not None:
+        session.rename(title)
+    session.close()
+    click.echo(session.session_id)
 
 
 def _find(store: Any, prefix: str) -> str:

