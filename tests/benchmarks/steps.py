@@ -1,7 +1,8 @@
 """Measure aar's own time per step: python -m tests.benchmarks.steps [steps] [--profile].
 
 A scripted model reads a file and runs ``echo`` in turns, through Agent, executor, policy and a store on disk.
-Own time is the whole step less the time in the spawner (start of the process and its work).
+Own time is the whole step less the time in the spawner (start of the process and its work). CPU time is this
+process's alone, threads included: the figure to trust on a busy machine.
 """
 
 from __future__ import annotations
@@ -62,20 +63,23 @@ class Clock:
 
     def __init__(self, spawner: TimedSpawner) -> None:
         self._spawner = spawner
-        self._last = (time.perf_counter(), 0.0)
+        self._last = (time.perf_counter(), 0.0, time.process_time())
         self.own: list[float] = []
+        self.cpu: list[float] = []
+        self.disk = 0.0
         self.memory: dict[int, float] = {}
 
     def __call__(self, event: Event) -> None:
         if event.type != "provider_meta":
             return
-        at, spawned = time.perf_counter(), self._spawner.seconds
+        at, spawned, cpu = time.perf_counter(), self._spawner.seconds, time.process_time()
         self.own.append((at - self._last[0] - (spawned - self._last[1])) * 1000)
-        self._last = (at, spawned)
+        self.cpu.append((cpu - self._last[2]) * 1000)
+        self._last = (at, spawned, cpu)
         if len(self.own) in {10, 100, 1000}:
             gc.collect()
             self.memory[len(self.own)] = rss_mib()
-            self._last = (time.perf_counter(), spawned)
+            self._last = (time.perf_counter(), spawned, time.process_time())
 
 
 def rss_mib() -> float:
@@ -117,6 +121,13 @@ async def measure(folder: Path, steps: int) -> tuple[Clock, float, int]:
     async def nobody(_question: str, _options: Any) -> None:
         return None
 
+    clock = Clock(spawner)
+
+    async def sync() -> None:
+        began = time.perf_counter()
+        await session.sync()
+        clock.disk += time.perf_counter() - began
+
     executor = ToolExecutor(
         registry,
         SafetyPolicy(mode, root, wall=real.wall),
@@ -132,7 +143,7 @@ async def measure(folder: Path, steps: int) -> tuple[Clock, float, int]:
             plan=(),
             set_plan=lambda _items: None,
         ),
-        sync=session.sync,
+        sync=sync,
     )
     prompt = build_prompt(workspace=root, dialect="native", tools=tools, mode=mode)
     agent = Agent(
@@ -144,7 +155,6 @@ async def measure(folder: Path, steps: int) -> tuple[Clock, float, int]:
         ),
         files,
     )
-    clock = Clock(spawner)
     session.on_event(clock)
     result = await agent.run("Do many steps.", session)
     assert result.stop_reason == "end_turn", result
@@ -155,26 +165,32 @@ async def measure(folder: Path, steps: int) -> tuple[Clock, float, int]:
     return clock, spawner.seconds, size
 
 
+def _row(values: list[float]) -> str:
+    ordered = sorted(values)
+    return f"{median(ordered):8.2f} {ordered[int(len(ordered) * 0.95)]:9.2f} {ordered[-1]:9.2f}"
+
+
 def main(steps: int) -> None:
     """Print a table."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         clock, spawned, size = asyncio.run(measure(Path(folder).resolve(), steps))
         whole = time.perf_counter() - began
-    own, hundred = clock.own[1:], min(100, steps // 2)
-    print(f"{steps} steps in {whole:.2f} s, of which {spawned:.2f} s in {steps // 2} processes")
+    hundred = min(100, steps // 2)
+    print(
+        f"{steps} steps in {whole:.2f} s: {spawned:.2f} s in {steps // 2} processes, "
+        f"{clock.disk:.2f} s waiting for the disk before effects"
+    )
+    print(f"{'':<20} {'own time, ms':^28}    {'CPU time, ms':^28}")
+    print(f"{'':<20} {'median':>8} {'p95':>9} {'max':>9}    {'median':>8} {'p95':>9} {'max':>9}")
     for name, part in (
-        ("all", own),
-        (f"first {hundred}", own[:hundred]),
-        (f"last {hundred}", own[-hundred:]),
-        ("before read_file", own[1::2]),
-        ("before bash", own[::2]),
+        ("all", slice(1, None)),
+        (f"first {hundred}", slice(1, hundred + 1)),
+        (f"last {hundred}", slice(-hundred, None)),
+        ("read_file", slice(1, None, 2)),
+        ("bash", slice(2, None, 2)),
     ):
-        ordered = sorted(part)
-        print(
-            f"own time per step, {name:<18} median {median(part):6.2f} ms   "
-            f"p95 {ordered[int(len(ordered) * 0.95)]:6.2f} ms   max {ordered[-1]:6.2f} ms"
-        )
+        print(f"{name:<20} {_row(clock.own[part])}    {_row(clock.cpu[part])}")
     for step, memory in clock.memory.items():
         print(f"memory after step {step:<5} {memory:6.1f} MiB")
     print(f"session file {size / 1e6:.2f} MB")
