@@ -55,13 +55,15 @@ class AgentConfig:
         budget: When warnings are shown.
         files_budget_tokens: Tokens of file content for a model of the ``files`` dialect.
         max_prompt_chars: Longest prompt that is taken.
+        max_attachment_bytes: Largest file that a prompt may attach with ``@``.
     """
 
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     guardrails: GuardrailsConfig = field(default_factory=GuardrailsConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
-    files_budget_tokens: int = 3000
+    files_budget_tokens: int = 6000
     max_prompt_chars: int = 1_000_000
+    max_attachment_bytes: int = 10_000_000
 
     @classmethod
     def from_config(cls, config: Config) -> AgentConfig:
@@ -72,6 +74,7 @@ class AgentConfig:
             budget=config.budget,
             files_budget_tokens=config.context.files_budget_tokens,
             max_prompt_chars=config.context.max_prompt_chars,
+            max_attachment_bytes=config.context.max_attachment_bytes,
         )
 
 
@@ -284,7 +287,9 @@ class Agent:
         )
         if self._stop_asked:
             run.stop()
-        content, problems = await asyncio.to_thread(expand_mentions, prompt, self._files, self._may_not_read)
+        content, problems = await asyncio.to_thread(
+            expand_mentions, prompt, self._files, self._may_not_read, self.config.max_attachment_bytes
+        )
         record.append(*(Notice(level="warning", message=text, code="mention") for text in problems))
         if view.files is not None:
             await self._show_project(content, view, run, record)

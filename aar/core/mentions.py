@@ -17,7 +17,10 @@ MayRead = Callable[[str], str | None]
 
 
 def expand_mentions(
-    content: tuple[ContentBlock, ...], files: FileAccess, may_read: MayRead = lambda path: None
+    content: tuple[ContentBlock, ...],
+    files: FileAccess,
+    may_read: MayRead = lambda path: None,
+    max_bytes: int = 10_000_000,
 ) -> tuple[tuple[ContentBlock, ...], list[str]]:
     """Return ``content`` with the text of every mentioned file added as a resource block, and problems.
 
@@ -32,14 +35,18 @@ def expand_mentions(
     for block in content:
         if isinstance(block, TextBlock):
             for match in _MENTION.finditer(block.text):
-                resource = _resource(match, files, may_read, problems.append)
+                resource = _resource(match, files, may_read, max_bytes, problems.append)
                 if resource is not None:
                     found.setdefault(resource.uri, resource)
     return (*found.values(), *content), problems
 
 
 def _resource(
-    match: re.Match[str], files: FileAccess, may_read: MayRead, notice: Callable[[str], None]
+    match: re.Match[str],
+    files: FileAccess,
+    may_read: MayRead,
+    max_bytes: int,
+    notice: Callable[[str], None],
 ) -> ResourceBlock | None:
     path = match["path"].rstrip(".")
     try:
@@ -55,6 +62,9 @@ def _resource(
         return None
     except OSError as error:
         notice(f"@{path} was not attached: {error.strerror or error}.")
+        return None
+    if len(data) > max_bytes:
+        notice(f"@{path} was not attached: it is larger than {max_bytes:,} bytes.")
         return None
     if b"\0" in data[:8192]:
         notice(f"@{path} was not attached: it is not a text file.")

@@ -82,7 +82,7 @@ TOOLS = [
 
 
 async def _interfere(world: World, end: tuple[str, int] | None, run: asyncio.Task[Any]) -> None:
-    what, when = end or ("cancel", 400)
+    what, when = end or ("cancel", 200)
     for _ in range(when):
         if run.done():
             return
@@ -93,10 +93,10 @@ async def _interfere(world: World, end: tuple[str, int] | None, run: asyncio.Tas
         world.agent.steer("Look here.")
     else:
         getattr(world.agent, what)()
-    for _ in range(400):
+    for _ in range(40):
         if run.done():
             return
-        await asyncio.sleep(0.0002)
+        await asyncio.sleep(0.0005)
     world.agent.cancel()
 
 
@@ -141,7 +141,7 @@ def _check(world: World) -> None:
 
 
 @settings(
-    max_examples=120,
+    max_examples=80,
     deadline=None,
     derandomize=True,
     database=None,

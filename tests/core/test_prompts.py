@@ -178,6 +178,12 @@ def test_a_long_file_is_cut_and_that_is_told(project: Path) -> None:
     assert "was cut" in problems[0]
 
 
+def test_a_file_that_is_too_large_is_not_attached(project: Path) -> None:
+    content, problems = expand_mentions((TextBlock(text="@README.md"),), WorkspaceFiles(project), max_bytes=3)
+    assert len(content) == 1
+    assert "larger than 3 bytes" in problems[0]
+
+
 async def test_rules_on_reading_hold_for_mentions(project: Path) -> None:
     rules = [RuleSet.parse("user", deny=("read(src/**)",))]
     world = World(project, ["Done."], rules=rules)

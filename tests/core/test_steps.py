@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,32 @@ async def test_cancel_in_a_tool_gives_every_call_a_result_and_keeps_its_output(t
     assert str(world.of("state")[-1].state) == "cancelled"
     check_messages(world.session.messages())
     assert no_tasks_left() == []
+
+
+async def test_cancel_ends_the_processes_of_a_command(tmp_path: Path) -> None:
+    from aar.config.schema import SandboxConfig
+    from aar.safety.spawn import ProcessSpawner
+
+    root = tmp_path / "w"
+    root.mkdir()
+    spawner = ProcessSpawner(root, SandboxConfig(mode="none"))
+    command = call("bash", command="echo $$ > pid; echo begun; sleep 60 & sleep 60")
+    world = World(root, [Turn(calls=[command])], mode="unsafe", spawner=spawner)
+    try:
+        run = world.start()
+        await until(lambda: (root / "pid").exists() and (root / "pid").read_text().strip())
+        pid = int((root / "pid").read_text())
+        await until(lambda: any(event.type == "tool_progress" for event in world.live))
+        began = time.monotonic()
+        world.agent.cancel()
+        assert (await run).stop_reason == "cancelled"
+        assert time.monotonic() - began < 2
+        assert world.results[0].category == "cancelled"
+        assert "begun" in world.results[0].output
+        with pytest.raises(ProcessLookupError):
+            os.killpg(pid, 0)
+    finally:
+        spawner.close()
 
 
 async def test_an_effect_that_was_complete_when_the_run_was_cancelled_is_told(tmp_path: Path) -> None:

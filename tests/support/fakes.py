@@ -39,6 +39,9 @@ from aar.tools.registry import ToolRegistry
 from tests.support.plain_spawner import PlainSpawner
 
 
+_BUILTIN = builtin_tools()
+
+
 def call(name: str, call_id: str | None = None, /, **arguments: Any) -> ToolUseBlock:
     """A tool call of a told answer; without an id it gets one of its own."""
     return ToolUseBlock(call_id=call_id or "", name=name, arguments=arguments)
@@ -188,7 +191,7 @@ class World:
         self.spawner = spawner or PlainSpawner()
         self.policy = SafetyPolicy(mode, root, rules=rules, wall=wall)
         self.person = PermissionManager(self._keep) if person == "door" else person
-        self.registry = ToolRegistry([*builtin_tools(), *tools])
+        self.registry = ToolRegistry([*_BUILTIN, *tools])
         caps = replace(self.provider.capabilities("m"), price=price, dialect=dialect, **(capabilities or {}))
         self.active = ActiveModel("told/m", self.provider, "m", caps)
         self.executor = ToolExecutor(
