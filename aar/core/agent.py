@@ -154,8 +154,8 @@ class Agent:
         return self._task is not None
 
     def cancel(self) -> None:
-        """End the present run at once, wherever it is. What was shown is kept."""
-        if self._task is not None:
+        """End the present run at once, wherever it is. What was shown is kept. More calls add nothing."""
+        if self._task is not None and not self._cancelled:
             self._cancelled = True
             self._task.cancel()
 

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from aar.config.schema import ModelConfig
 from aar.core.tokens import MessageEstimates, estimate_text, estimate_tools
@@ -43,6 +44,12 @@ from aar.providers.text_tools import Parser
 _MAX_DELAY_S = 60.0
 _MAX_TOLD_DELAY_S = 900.0
 """Longer waits that a server asks for are not waited for: nobody sits before a screen that long."""
+
+
+class PassingNotice(Notice, frozen=True):
+    """A notice for the moment, such as how far a model is loaded: shown and forgotten."""
+
+    stored: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +110,7 @@ class _Attempt:
     def take(self, delta: Delta, clock: Callable[[], float]) -> None:
         """Show one piece."""
         if delta.progress is not None:
-            self.emit.publish(Notice(message=delta.progress, code="provider_progress"))
+            self.emit.publish(PassingNotice(message=delta.progress, code="provider_progress"))
             return
         if self.first_token is None and delta.response is None:
             self.first_token = clock()

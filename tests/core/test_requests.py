@@ -255,3 +255,13 @@ async def test_messages_hold_after_errors(tmp_path: Path) -> None:
     check_messages(again.messages())
     events: list[Event] = list(again.events())
     assert events[-1].type == "session"
+
+
+async def test_progress_of_a_provider_is_shown_and_not_stored(tmp_path: Path) -> None:
+    world = World(tmp_path, [Turn("Hello.", progress="loading the model")])
+    assert (await world.run()).stop_reason == "end_turn"
+    shown = [event for event in world.live if event.type == "notice"]
+    assert [(event.message, event.code, event.seq) for event in shown] == [
+        ("loading the model", "provider_progress", None)
+    ]
+    assert world.of("notice") == []

@@ -317,6 +317,26 @@ async def test_a_tool_that_ignores_a_cancel_does_not_keep_the_run_alive(tmp_path
     assert len(world.provider.requests) == 1
 
 
+async def test_cancelling_twice_is_cancelling_once(tmp_path: Path) -> None:
+    async def slow_to_end(_arguments: Any, _context: Any) -> ToolOutcome:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.02)
+        return done()
+
+    world = World(tmp_path, [Turn(calls=[call("slow")])], tools=[tool("slow", slow_to_end)])
+    run = world.start()
+    await until(lambda: world.of("tool_call"))
+    await asyncio.sleep(0.005)
+    world.agent.cancel()
+    await asyncio.sleep(0.005)
+    world.agent.cancel()
+    assert (await run).stop_reason == "cancelled"
+    assert [item.category for item in world.results] == ["cancelled"]
+    assert no_tasks_left() == []
+
+
 async def test_cancel_in_a_stream_keeps_the_text_that_was_shown(tmp_path: Path) -> None:
     world = World(tmp_path, [Turn("I was about to", reasoning="think", hang=True)])
     run = world.start()

@@ -38,7 +38,6 @@ from aar.tools.output_store import OutputStore
 from aar.tools.registry import ToolRegistry
 from tests.support.plain_spawner import PlainSpawner
 
-
 _BUILTIN = builtin_tools()
 
 
@@ -61,6 +60,7 @@ class Turn:
         hang: Stop for ever after ``text``.
         gate: Waited for before anything is said.
         refusal: Whether it declines.
+        progress: Told before the first word.
     """
 
     text: str = ""
@@ -72,6 +72,7 @@ class Turn:
     hang: bool = False
     gate: asyncio.Event | None = None
     refusal: bool = False
+    progress: str | None = None
 
 
 class ToldProvider(Provider):
@@ -113,7 +114,13 @@ def _pieces(turn: Turn) -> list[Delta]:
     thoughts = [Delta(reasoning=word) for word in turn.reasoning.split(" ") if word]
     words = turn.text.split(" ")
     text = [Delta(text=word if i == 0 else f" {word}") for i, word in enumerate(words) if turn.text]
-    return [*thoughts, *text, *(Delta(tool_index=i, tool_name=c.name) for i, c in enumerate(turn.calls))]
+    loading = [Delta(progress=turn.progress)] if turn.progress else []
+    return [
+        *loading,
+        *thoughts,
+        *text,
+        *(Delta(tool_index=i, tool_name=c.name) for i, c in enumerate(turn.calls)),
+    ]
 
 
 def _response(turn: Turn, number: int) -> ProviderResponse:
