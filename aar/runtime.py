@@ -18,6 +18,7 @@ from aar.config.schema import Config, PermissionMode
 from aar.config.trust import TrustStore, fingerprint, untrusted_notice
 from aar.core.agent import Agent, AgentConfig
 from aar.core.approvals import PermissionManager, Scope
+from aar.core.files_coach import FilesCoach
 from aar.core.project_files import ProjectFiles
 from aar.core.prompt import SystemPrompt, build_prompt
 from aar.core.provider_runner import ActiveModel, ProviderRunner
@@ -338,14 +339,16 @@ class Runtime:
             "stop": model.stop,
             "reasoning": model.reasoning,
         }
-        project = ProjectFiles(files) if self.active.capabilities.dialect == "files" else None
+        coach = None
+        if self.active.capabilities.dialect == "files":
+            coach = FilesCoach(ProjectFiles(files), self.config.context.files_budget_tokens)
         return SessionView(
             session,
             self.active,
             self.prompt(tools),
             tools,
             self._resolve_name,
-            files=project,
+            coach=coach,
             settings=settings,
         )
 

@@ -181,7 +181,7 @@ class ContextConfig(Section):
 
     compact_at: Share = 0.7
     """Share of the window at which the session is compacted."""
-    files_budget_tokens: PositiveInt = 6000
+    files_budget_tokens: PositiveInt = 3000
     """Tokens of file content that a model of the ``files`` dialect is shown."""
     max_prompt_chars: PositiveInt = 1_000_000
     """Longest prompt that is taken."""

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from aar.config.schema import BudgetConfig, Config, GuardrailsConfig, LimitsConfig
 from aar.core.approvals import PermissionManager
+from aar.core.files_coach import FilesCoach
 from aar.core.guardrails import LoopGuardrails
 from aar.core.limits import RunLimits
 from aar.core.loop import run_loop
@@ -26,7 +27,7 @@ from aar.core.session import Session
 from aar.core.verify import Verifier
 from aar.core.view import SessionView
 from aar.protocol.errors import AarError, ErrorKind, ProviderError, UsageError, error_kind
-from aar.protocol.events import ContextEvent, ErrorEvent, Notice, UserMessage
+from aar.protocol.events import ErrorEvent, Notice, UserMessage
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
 from aar.protocol.ports import FileAccess
@@ -53,7 +54,6 @@ class AgentConfig:
         limits: Of each run.
         guardrails: Help for a stuck model.
         budget: When warnings are shown.
-        files_budget_tokens: Tokens of file content for a model of the ``files`` dialect.
         max_prompt_chars: Longest prompt that is taken.
         max_attachment_bytes: Largest file that a prompt may attach with ``@``.
     """
@@ -61,7 +61,6 @@ class AgentConfig:
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     guardrails: GuardrailsConfig = field(default_factory=GuardrailsConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
-    files_budget_tokens: int = 6000
     max_prompt_chars: int = 1_000_000
     max_attachment_bytes: int = 10_000_000
 
@@ -72,7 +71,6 @@ class AgentConfig:
             limits=config.limits,
             guardrails=config.guardrails,
             budget=config.budget,
-            files_budget_tokens=config.context.files_budget_tokens,
             max_prompt_chars=config.context.max_prompt_chars,
             max_attachment_bytes=config.context.max_attachment_bytes,
         )
@@ -291,9 +289,11 @@ class Agent:
             expand_mentions, prompt, self._files, self._may_not_read, self.config.max_attachment_bytes
         )
         record.append(*(Notice(level="warning", message=text, code="mention") for text in problems))
-        if view.files is not None:
-            await self._show_project(content, view, run, record)
+        if view.coach is not None:
+            await self._show_project(content, view.coach, run, record)
         record.append(UserMessage(content=content, source=source))
+        if view.coach is not None:
+            record.append(view.coach.reminder())
         return run
 
     def _may_not_read(self, path: str) -> str | None:
@@ -310,18 +310,15 @@ class Agent:
         )
 
     async def _show_project(
-        self, content: tuple[ContentBlock, ...], view: SessionView, run: Run, record: RunRecord
+        self, content: tuple[ContentBlock, ...], coach: FilesCoach, run: Run, record: RunRecord
     ) -> None:
         """Give a model that cannot look around the files that matter and the failing check."""
-        if view.files is None:
-            return
         check = await run.first_check()
         failure = "" if check is None or check.passed else check.output
         if self._survey is not None:
-            view.files.refresh(await self._survey())
+            coach.project.refresh(await self._survey())
         words = "\n".join(block.text for block in content if isinstance(block, TextBlock))
-        text = await asyncio.to_thread(view.files.describe, words, failure, self.config.files_budget_tokens)
-        record.append(ContextEvent(source="notes", label="project", content=(TextBlock(text=text),)))
+        record.append(await asyncio.to_thread(coach.opening, words, failure))
         if check is not None and not check.passed:
             record.append(check_context(check))
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Protocol
 
 from aar.core.tokens import estimate_text
 from aar.protocol.errors import ToolFailure
-from aar.protocol.ports import FileAccess
 
 _MAX_LISTED = 80
 _MAX_SCANNED = 2000
@@ -55,6 +55,14 @@ class ProjectFile:
         return estimate_text(self.text) + 12
 
 
+class Peek(Protocol):
+    """File access that can look at a file without counting as the model's reading."""
+
+    def peek_bytes(self, path: str) -> bytes:
+        """Return a regular file's content."""
+        ...
+
+
 class ProjectFiles:
     """The project as a small model is shown it.
 
@@ -62,14 +70,23 @@ class ProjectFiles:
         files: Reads them, within policy.
     """
 
-    def __init__(self, files: FileAccess) -> None:
+    def __init__(self, files: Peek) -> None:
         self._files = files
         self._shown: dict[str, str] = {}
         self.paths: list[str] = []
 
     def refresh(self, paths: Sequence[str]) -> None:
         """Take the paths of the project that are not ignored: relative, with forward slashes."""
-        self.paths = sorted(paths, key=lambda path: (path.count("/"), path))
+        self.paths = sorted(set(paths), key=lambda path: (path.count("/"), path))
+
+    def is_shown(self, path: str) -> bool:
+        """Tell whether the model was shown ``path`` as it is now."""
+        return path in self._shown and self._shown[path] == self.content(path)
+
+    @property
+    def all_shown(self) -> bool:
+        """Whether every source file of the project was shown."""
+        return all(path in self._shown for path in self.paths if PurePosixPath(path).suffix in _LANGUAGES)
 
     def known_paths(self) -> frozenset[str]:
         """All paths of the project."""
@@ -78,7 +95,7 @@ class ProjectFiles:
     def content(self, path: str) -> str | None:
         """Return the present text of ``path``, or ``None`` when it is no readable text file."""
         try:
-            data = self._files.read_bytes(path)
+            data = self._files.peek_bytes(path)
             return None if b"\0" in data[:4096] else data.decode("utf-8", "replace")
         except (ToolFailure, OSError):
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from aar.core.guardrails import LoopGuardrails, Nudge, Verdict
@@ -11,7 +11,7 @@ from aar.core.prompt_queue import PromptQueue
 from aar.core.provider_runner import Answer, ProviderRunner, error_event
 from aar.core.verify import CheckResult, Verifier, describe_failure
 from aar.protocol.errors import ProviderError
-from aar.protocol.events import ContextEvent, Event, Notice, UserMessage
+from aar.protocol.events import ContextEvent, Event, Notice, ToolResult, UserMessage
 from aar.protocol.messages import TextBlock
 from aar.protocol.ports import Emit
 from aar.protocol.state import AgentState, StopReason
@@ -50,6 +50,18 @@ class ModelView(Protocol):
 
     def ends_turn(self, tool_names: list[str]) -> bool:
         """Tell whether calls of these tools are all that the model has to say."""
+        ...
+
+    def review(self, results: Sequence[ToolResult]) -> Event | None:
+        """Return what the model should hear about what it just did, before its turn is accepted."""
+        ...
+
+    def setback(self) -> None:
+        """Take note that an answer was not good enough."""
+        ...
+
+    def take_notes(self) -> list[str]:
+        """Remove and return sentences for the user."""
         ...
 
 
@@ -126,6 +138,8 @@ class Run:
             remaining_s=lambda: self.limits.remaining_seconds,
         )
         self.limits.count(answer.usage, answer.cost_usd)
+        for note in self._view.take_notes():
+            self._emit.append(Notice(message=note, code="coach"))
         return answer
 
     async def act(self, answer: Answer) -> StopReason | None:
@@ -159,7 +173,7 @@ class Run:
             and answer.problem is None
             and self._view.ends_turn([r.tool_name for r in step.results])
         ):
-            return await self._accept()
+            return await self._accept(step.results)
         return self._obey(self._guardrails.after_tools(answer.calls, step.results))
 
     def _wait_for_input(self, waiting: bool) -> None:
@@ -174,9 +188,14 @@ class Run:
             return self._obey(verdict)
         return await self._accept()
 
-    async def _accept(self) -> StopReason | None:
+    async def _accept(self, results: Sequence[ToolResult] = ()) -> StopReason | None:
         """Take the model's turn for its last, unless the user said something or a check fails."""
         if self._queue.has_steering:
+            return None
+        objection = self._view.review(results) if results else None
+        if objection is not None:
+            self._view.setback()
+            self._emit.append(objection)
             return None
         if self._verifier is None:
             return StopReason.END_TURN
@@ -192,6 +211,7 @@ class Run:
         self._set_state(AgentState.RUNNING)
         if result.passed:
             return StopReason.VERIFIED
+        self._view.setback()
         self._failures.append(result.signature)
         if self._failures[-_SAME_FAILURES:] == [result.signature] * _SAME_FAILURES:
             return StopReason.REPETITION
@@ -205,6 +225,7 @@ class Run:
         return verdict
 
     def _nudge(self, nudge: Nudge) -> None:
+        self._view.setback()
         self._emit.append(
             ContextEvent(source="nudge", label=nudge.label, content=(TextBlock(text=nudge.text),))
         )

@@ -30,6 +30,25 @@ class CheckResult:
         return hashlib.sha256(self.command.encode() + steady).hexdigest()
 
 
+_PYTEST_END = re.compile(r"^=*\s*\d+ (?:failed|errors?|passed)\b.* in [\d.]+s\b.*$", re.MULTILINE)
+_NOISE = re.compile(r"site-packages/.*Warning: |^\s*warnings\.warn\(|^\s*$")
+
+
+def essential(output: str) -> str:
+    """Return a check's output without what follows a test summary and without warnings of libraries."""
+    ends = list(_PYTEST_END.finditer(output))
+    if ends:
+        output = output[: ends[-1].end()]
+    lines = [line.rstrip() for line in output.splitlines()]
+    kept = [line for at, line in enumerate(lines) if not (_NOISE.search(line) and _blank_before(lines, at))]
+    return "\n".join(kept).strip()
+
+
+def _blank_before(lines: Sequence[str], at: int) -> bool:
+    """Tell whether a noisy line may go: an empty one only when another stands before it."""
+    return bool(lines[at].strip()) or at == 0 or not lines[at - 1].strip()
+
+
 class Verifier:
     """Runs check commands inside the wall.
 
@@ -63,7 +82,7 @@ class Verifier:
                 argv=("/bin/sh", "-c", command), cwd=self._workspace, timeout_s=self._settings.timeout
             )
         )
-        text = ended.output.decode("utf-8", "replace").strip()
+        text = essential(ended.output.decode("utf-8", "replace"))
         if ended.timed_out:
             text += f"\nThe check took longer than {self._settings.timeout:g} s and was stopped."
         limit = self._settings.max_output_chars

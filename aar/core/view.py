@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aar.core.project_files import ProjectFiles
+from aar.core.files_coach import FilesCoach
 from aar.core.prompt import SystemPrompt
 from aar.core.provider_runner import ActiveModel
 from aar.core.session import Session
+from aar.protocol.events import Event, ToolResult
 from aar.protocol.tool import SideEffect, ToolSpec
 from aar.providers.base import ProviderRequest
 from aar.providers.text_tools import Parser, make_parser, render_messages
 
+_TEMPERATURES = (0.0, 0.3, 0.6, 0.8)
 _WRITES = frozenset({SideEffect.WRITE})
 
 
@@ -27,7 +29,7 @@ class SessionView:
         prompt: System prompt.
         tools: Tools that the model may use.
         resolve: Our name of a tool for a name that a model used, or ``None``.
-        files: The project, for the ``files`` dialect.
+        coach: Help for a model of the ``files`` dialect.
         agent_id: Whose conversation.
         settings: More fields of the request (``max_output_tokens``, ``temperature`` …).
     """
@@ -37,7 +39,7 @@ class SessionView:
     prompt: SystemPrompt
     tools: tuple[ToolSpec, ...]
     resolve: Callable[[str], str | None]
-    files: ProjectFiles | None = None
+    coach: FilesCoach | None = None
     agent_id: str = "main"
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -57,14 +59,25 @@ class SessionView:
             messages=messages,
             tools=self.tools if tools and self.dialect == "native" else (),
             cache_key=self.session.session_id,
-            **self.settings,
+            temperature=self._temperature(),
+            **{name: value for name, value in self.settings.items() if name != "temperature"},
         )
+
+    def _temperature(self) -> float | None:
+        """Return the temperature: a small model that was sent back must not give the same answer again."""
+        configured: float | None = self.settings.get("temperature")
+        if self.coach is None or configured is not None:
+            return configured
+        return _TEMPERATURES[min(self.coach.setbacks, len(_TEMPERATURES) - 1)]
 
     def make_parser(self, *, tools: bool) -> Callable[[], Parser] | None:
         """Return a maker of parsers for calls that are written as text; ``None`` where none may be."""
         if not tools:
             return None
-        return lambda: make_parser(self.active.capabilities.dialect, self.resolve, self.files)
+        dialect, coach = self.active.capabilities.dialect, self.coach
+        if coach is None:
+            return lambda: make_parser(dialect, self.resolve)
+        return lambda: coach.guard(make_parser(dialect, self.resolve, coach.project))
 
     def ends_turn(self, tool_names: list[str]) -> bool:
         """Tell whether calls of these tools are the model's whole turn.
@@ -76,3 +89,16 @@ class SessionView:
             return False
         effects = {tool.name: tool.side_effects for tool in self.tools}
         return all(effects.get(name, frozenset()) & _WRITES for name in tool_names)
+
+    def review(self, results: Sequence[ToolResult]) -> Event | None:
+        """Return what the model should hear about what it wrote, where nothing else checks it."""
+        return None if self.coach is None else self.coach.review(results)
+
+    def setback(self) -> None:
+        """Take note that an answer was not good enough."""
+        if self.coach is not None:
+            self.coach.setbacks += 1
+
+    def take_notes(self) -> list[str]:
+        """Remove and return sentences for the user."""
+        return [] if self.coach is None else self.coach.take_notes()

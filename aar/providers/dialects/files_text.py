@@ -19,12 +19,8 @@ Hello, world!
 ```
 
 The block replaces the whole file: repeat every line that stays, and never write "...".
-Leave out files that do not change. Use the real paths of the project.
-To run a command, answer with a line like this:
-RUN: python -m pytest -q
-To see a file that is not shown, answer with a line like this:
-READ: docs/guide.txt
-Only when the task is a question, answer in words."""
+Leave out files that do not change. Use the real paths of the project. Keep tests as they are unless the \
+task is about them. Only when the task is a question, answer in words."""
 """The part of the system prompt that teaches the dialect to a small model."""
 
 EXAMPLE_PATHS = frozenset({"docs/greeting.txt", "docs/guide.txt"})

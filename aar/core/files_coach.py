@@ -1,0 +1,190 @@
+"""Help for a small model that works by whole-file answers (dialect ``files``).
+
+Such a model cannot explore, forgets rules that stand far above, copies what it was shown, and loses parts
+of files. So it is shown what matters, is told the form of the answer next to the task, is kept from
+touching tests by the way, and hears at once what is surely wrong with what it wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from aar.core.project_files import ProjectFiles
+from aar.core.python_check import check_python, lost_definitions
+from aar.protocol.events import ContextEvent, Event, ToolResult
+from aar.protocol.messages import TextBlock, ToolUseBlock
+from aar.providers.text_tools import ParsedText, Parser
+
+_MAX_REVIEWS = 3
+_TEST_NAME = re.compile(r"(^|/)(tests?/|test_[^/]*$|[^/]*_test\.|[^/]*\.(test|spec)\.|conftest\.py$)")
+_ABOUT_TESTS = re.compile(
+    r"\b(?:write|add|extend|update|create|change|improve|more|new|cover\w*)\b[^.\n]*\btests?\b"
+    r"|\brenam\w+|\beverywhere\b|\bmov(?:e|ing)\b",
+    re.IGNORECASE,
+)
+_ABOUT_REMOVAL = re.compile(
+    r"\b(?:remove|delete|drop|get rid|clean|unused|dead|merge|split|move|replace)\b", re.IGNORECASE
+)
+_ABOUT_RUNNING = re.compile(r"\b(?:run|execute|start|launch|install|list|print the output)\b", re.IGNORECASE)
+
+ANSWER_FORM = (
+    "Answer with each file that must change: its path alone on a line, then its complete new content in a "
+    "fenced block. Leave out all other files."
+)
+READ_FORM = "To see another file first, answer only with READ: and its path."
+RUN_FORM = "To run a command, answer only with RUN: and the command."
+
+
+@dataclass
+class FilesCoach:
+    """Watches one run of a small model.
+
+    Attributes:
+        project: The project as the model is shown it.
+        budget: Tokens of file content.
+        words: What the user asked for in this run.
+        notes: Sentences for the user, to be taken with `take_notes`.
+        reviews: How often the model was told what is wrong.
+        setbacks: Answers of this run that were not good enough.
+    """
+
+    project: ProjectFiles
+    budget: int
+    words: str = ""
+    notes: list[str] = field(default_factory=list[str])
+    reviews: int = 0
+    setbacks: int = 0
+    _before: dict[str, str] = field(default_factory=dict[str, str])
+    _known_problems: frozenset[str] = frozenset()
+
+    def opening(self, words: str, failure: str) -> Event:
+        """Return the event that shows the project; it comes before the user's words.
+
+        Args:
+            words: The user's prompt.
+            failure: Output of the failing check, or empty.
+        """
+        self.words = words
+        text = self.project.describe(words, failure, self.budget)
+        self._known_problems = frozenset(self._problems(self.project.paths))
+        return _context("notes", "project", text)
+
+    def reminder(self) -> Event:
+        """Return the event that tells the form of the answer; it comes after the user's words."""
+        forms = [ANSWER_FORM]
+        if not self.project.all_shown:
+            forms.append(READ_FORM)
+        if _ABOUT_RUNNING.search(self.words):
+            forms.append(RUN_FORM)
+        return _context("notes", "form of the answer", " ".join(forms))
+
+    def take_notes(self) -> list[str]:
+        """Remove and return the sentences for the user."""
+        taken, self.notes = self.notes, []
+        return taken
+
+    # --- the answer ----------------------------------------------------------------------------------
+
+    def guard(self, parser: Parser) -> Parser:
+        """Return ``parser`` with answers looked over before anything of them is run."""
+        return _GuardedParser(parser, self)
+
+    def look_over(self, parsed: ParsedText) -> ParsedText:
+        """Leave out calls that the task did not ask for; ask again when nothing is left."""
+        if not parsed.calls or parsed.problem is not None:
+            return parsed
+        kept = self._without_tests([call for call in parsed.calls if not self._is_needless(call)])
+        if not kept:
+            return replace(
+                parsed, calls=(), problem=f"Everything you asked to see is shown above. {ANSWER_FORM}"
+            )
+        self._remember(kept)
+        return replace(parsed, calls=tuple(kept))
+
+    def _is_needless(self, call: ToolUseBlock) -> bool:
+        return call.name == "read_file" and self.project.is_shown(str(call.arguments.get("path", "")))
+
+    def _without_tests(self, calls: list[ToolUseBlock]) -> list[ToolUseBlock]:
+        """Leave existing tests alone when the task is about other files."""
+        if _ABOUT_TESTS.search(self.words):
+            return calls
+        tests = [call for call in calls if self._changes_unasked_test(call)]
+        others = [call for call in calls if call.name == "write_file" and call not in tests]
+        if not tests or not others:
+            return calls
+        for call in tests:
+            self.notes.append(f"{call.arguments['path']} was left as it is: the task is not about tests.")
+        return [call for call in calls if call not in tests]
+
+    def _changes_unasked_test(self, call: ToolUseBlock) -> bool:
+        path = str(call.arguments.get("path", ""))
+        named = path in self.words or PurePosixPath(path).name in self.words
+        existing = path in self.project.known_paths()
+        return call.name == "write_file" and existing and not named and _TEST_NAME.search(path) is not None
+
+    def _remember(self, calls: Sequence[ToolUseBlock]) -> None:
+        self._before = {}
+        for call in calls:
+            path = str(call.arguments.get("path", ""))
+            text = self.project.content(path) if call.name != "read_file" and path else None
+            if text is not None:
+                self._before[path] = text
+
+    # --- what came of it -----------------------------------------------------------------------------
+
+    def review(self, results: Sequence[ToolResult]) -> Event | None:
+        """Return what the model should hear about the files that it wrote; ``None``: nothing is wrong."""
+        changed = [change.path for result in results for change in result.file_changes]
+        self.project.refresh([*self.project.known_paths(), *changed])
+        if self.reviews >= _MAX_REVIEWS:
+            return None
+        problems = [text for text in self._problems(self.project.paths) if text not in self._known_problems]
+        problems += self._lost()
+        if not problems:
+            return None
+        self.reviews += 1
+        listed = "\n".join(f"- {problem}" for problem in problems[:8])
+        return _context("diagnostics", "Problems in what you wrote", f"{listed}\n{ANSWER_FORM}")
+
+    def _problems(self, paths: Sequence[str]) -> list[str]:
+        return check_python(paths[:300], self.project.content, self.project.known_paths())
+
+    def _lost(self) -> list[str]:
+        """Return sentences about definitions that got lost without having been asked for."""
+        if _ABOUT_REMOVAL.search(self.words):
+            return []
+        sentences: list[str] = []
+        for path, names in lost_definitions(self._before, self.project.content).items():
+            unasked = [name for name in names if name.split(".")[-1] not in self.words]
+            if unasked:
+                listed = ", ".join(f"`{name}`" for name in unasked)
+                sentences.append(
+                    f"{path} has lost {listed}: write the file again with everything that stays."
+                )
+        return sentences
+
+
+class _GuardedParser:
+    """A parser whose answers are looked over by the coach."""
+
+    def __init__(self, parser: Parser, coach: FilesCoach) -> None:
+        self._parser = parser
+        self._coach = coach
+
+    @property
+    def current_path(self) -> str | None:
+        return self._parser.current_path
+
+    def feed(self, piece: str) -> str:
+        return self._parser.feed(piece)
+
+    def finish(self, *, cut: bool = False, native_calls: bool = False) -> ParsedText:
+        parsed = self._parser.finish(cut=cut, native_calls=native_calls)
+        return self._coach.look_over(parsed)
+
+
+def _context(source: str, label: str, text: str) -> ContextEvent:
+    return ContextEvent(source=source, label=label, content=(TextBlock(text=text),))

@@ -1,0 +1,172 @@
+"""A quick look at changed Python files: do they parse, and does every name come from somewhere?
+
+Not a linter: it reports only what is surely wrong (syntax errors, names that nothing binds, imports from
+project modules that do not define them, definitions that got lost), so that a small model can be told at
+once. Nothing is run.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import PurePosixPath
+
+ReadFile = Callable[[str], str | None]
+
+_ALWAYS_BOUND = frozenset(dir(builtins)) | {
+    "__file__", "__name__", "__doc__", "__package__", "__spec__", "__path__", "__class__", "__builtins__",
+    "__annotations__", "__module__", "__qualname__", "__debug__", "WindowsError",
+}  # fmt: skip
+_DYNAMIC = frozenset({"exec", "eval", "globals", "locals", "vars", "setattr"})
+
+
+def check_python(paths: Iterable[str], read: ReadFile, known: frozenset[str]) -> list[str]:
+    """Return sentences about what is surely wrong in the Python files among ``paths``.
+
+    Args:
+        paths: Files to look at, relative with forward slashes.
+        read: Returns the present text of a project file, or ``None``.
+        known: All paths of the project.
+    """
+    problems: list[str] = []
+    for path in paths:
+        text = read(path) if path.endswith(".py") else None
+        if text is not None:
+            problems += _check_file(path, text, read, known)
+    return problems
+
+
+def _check_file(path: str, text: str, read: ReadFile, known: frozenset[str]) -> list[str]:
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        return [f"{path}, line {error.lineno}: {error.msg}."]
+    except ValueError:
+        return [f"{path} is not Python text."]
+    problems = [f"{path}: the name `{name}` is used but not defined or imported." for name in _unbound(tree)]
+    return problems + _wrong_imports(path, tree, read, known)
+
+
+def _unbound(tree: ast.Module) -> list[str]:
+    """Return names that are read although no scope of the module binds them."""
+    bound: set[str] = set(_ALWAYS_BOUND)
+    used: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            return []
+        bound |= _binds(node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            if node.id in _DYNAMIC:
+                return []
+            used[node.id] = None
+    return [name for name in used if name not in bound]
+
+
+def _binds(node: ast.AST) -> set[str]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return {node.name}
+        case ast.Import() | ast.ImportFrom():
+            return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        case ast.arg():
+            return {node.arg}
+        case ast.Name() if not isinstance(node.ctx, ast.Load):
+            return {node.id}
+        case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
+            return {node.name} if node.name else set()
+        case ast.MatchMapping():
+            return {node.rest} if node.rest else set()
+        case ast.Global() | ast.Nonlocal():
+            return set(node.names)
+        case _:
+            return set()
+
+
+def _wrong_imports(path: str, tree: ast.Module, read: ReadFile, known: frozenset[str]) -> list[str]:
+    problems: list[str] = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        source = _module_file(path, node, known)
+        names = _defined(read(source)) if source is not None else None
+        if source is None or names is None:
+            continue
+        folder = PurePosixPath(source).parent.as_posix() if source.endswith("__init__.py") else None
+        for alias in node.names:
+            inside = folder is not None and _is_module(f"{folder}/{alias.name}", known)
+            if alias.name != "*" and alias.name not in names and not inside:
+                problems.append(f"{path} imports `{alias.name}` from {source}, which does not define it.")
+    return problems
+
+
+def _module_file(path: str, node: ast.ImportFrom, known: frozenset[str]) -> str | None:
+    """Return the project file that an import names, if the project has it."""
+    parts = (node.module or "").split(".") if node.module else []
+    here = PurePosixPath(path).parent
+    if node.level:
+        for _ in range(node.level - 1):
+            here = here.parent
+        bases = [here]
+    else:
+        bases = [here, *here.parents, PurePosixPath("src")]
+    for base in bases:
+        stem = base.joinpath(*parts).as_posix()
+        for candidate in (f"{stem}.py", f"{stem}/__init__.py"):
+            if candidate.removeprefix("./") in known:
+                return candidate.removeprefix("./")
+    return None
+
+
+def _is_module(stem: str, known: frozenset[str]) -> bool:
+    return f"{stem}.py" in known or f"{stem}/__init__.py" in known
+
+
+def _defined(text: str | None) -> set[str] | None:
+    """Return all names that a module binds anywhere; ``None`` when that cannot be told."""
+    if text is None:
+        return None
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            return None
+        names |= _binds(node)
+    return None if "__getattr__" in names else names
+
+
+def lost_definitions(before: Mapping[str, str], read: ReadFile) -> dict[str, list[str]]:
+    """Return the top-level functions and classes, and their methods, that changed files no longer have.
+
+    Args:
+        before: Text of each changed file as it was.
+        read: Returns the present text.
+    """
+    lost: dict[str, list[str]] = {}
+    for path, old in before.items():
+        if not path.endswith(".py"):
+            continue
+        was, now = _definitions(old), _definitions(read(path) or "")
+        if was is not None and now is not None:
+            missing = [name for name in was if name not in now]
+            if missing:
+                lost[path] = missing
+    return lost
+
+
+def _definitions(text: str) -> list[str] | None:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    names: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.append(node.name)
+        if isinstance(node, ast.ClassDef):
+            inner = (item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef))
+            names += [f"{node.name}.{item.name}" for item in inner]
+    return names
