@@ -109,11 +109,11 @@ async def test_an_unknown_price_is_told_and_never_counts_as_nothing(tmp_path: Pa
 
 
 async def test_time_interrupts_a_model_that_hangs(tmp_path: Path) -> None:
-    world = World(tmp_path, [Turn("I was saying", hang=True)], limits={"seconds": 0.15})
+    world = World(tmp_path, [Turn("I was saying", hang=True)], limits={"seconds": 0.8})
     began = time.monotonic()
     result = await world.run()
     assert (result.stop_reason, result.exit_code) == ("timeout", 5)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4
     assert world.of("assistant_message")[0].partial
     assert world.finished_chunks == 1
     assert str(world.of("state")[-1].state) == "timed_out"
@@ -125,9 +125,7 @@ async def test_time_interrupts_a_tool_that_hangs(tmp_path: Path) -> None:
         await asyncio.Event().wait()
         return done()
 
-    world = World(
-        tmp_path, [Turn(calls=[call("hang")])], tools=[tool("hang", hang)], limits={"seconds": 0.15}
-    )
+    world = World(tmp_path, [Turn(calls=[call("hang")])], tools=[tool("hang", hang)], limits={"seconds": 0.8})
     assert (await world.run()).stop_reason == "timeout"
     assert [item.category for item in world.results] == ["cancelled"]
     assert no_tasks_left() == []
