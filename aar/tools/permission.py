@@ -186,7 +186,7 @@ class StepPermissions:
         """Record that open questions will not be answered any more."""
         self._waiting = None
         for item in items:
-            if item.request is not None and item.question is not None:
+            if item.request is not None and item.question is not None and not item.question.done():
                 self._emit.append(_policy_approval(item, "cancelled"))
                 item.request = None
 

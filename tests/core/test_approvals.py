@@ -201,6 +201,21 @@ async def test_cancel_while_a_question_is_open_closes_question_and_call(tmp_path
     assert no_tasks_left() == []
 
 
+async def test_cancel_does_not_answer_a_question_twice(tmp_path: Path) -> None:
+    world = World(tmp_path, [writes("a", "b")], mode="ask", person="door")
+    run = world.start()
+    await until(lambda: len(world.agent.approvals.pending) == 2)
+    first, second = world.agent.approvals.pending
+    world.agent.answer(second.request_id, "allow")
+    await until(lambda: world.of("approval"))
+    world.agent.cancel()
+    assert (await run).stop_reason == "cancelled"
+    decisions = {event.request_id: event.decision for event in world.of("approval")}
+    assert decisions == {second.request_id: "allow", first.request_id: "cancelled"}
+    assert len(world.of("approval")) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_headless_a_question_is_a_denial_that_ends_the_run(tmp_path: Path) -> None:
     world = World(tmp_path, [writes("a"), "Never."], mode="ask")
     result = await world.run()
