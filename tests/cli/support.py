@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,11 +49,18 @@ class Ran:
 def environment(**more: str | None) -> dict[str, str]:
     """Return the test's environment with changes; ``None`` removes."""
     changed = {**os.environ, **more}
+    # Compiled modules are kept outside of the repository, so that each process need not compile them again.
+    changed.setdefault("PYTHONPYCACHEPREFIX", f"{tempfile.gettempdir()}/aar-test-pycache-{os.getuid()}")
+    changed.pop("PYTHONDONTWRITEBYTECODE", None)
     return {name: value for name, value in changed.items() if value is not None}
 
 
 def aar(
-    *args: str | Path, cwd: Path, stdin: str | bytes | None = None, env: dict[str, Any] | None = None, **popen: Any
+    *args: str | Path,
+    cwd: Path,
+    stdin: str | bytes | None = None,
+    env: dict[str, Any] | None = None,
+    **popen: Any,
 ) -> Ran:
     """Run aar to its end."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
@@ -68,10 +76,17 @@ def aar(
     return Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode()).only_sentences()
 
 
-def start(*args: str | Path, cwd: Path, env: dict[str, Any] | None = None, **popen: Any) -> subprocess.Popen[bytes]:
+def start(
+    *args: str | Path, cwd: Path, env: dict[str, Any] | None = None, **popen: Any
+) -> subprocess.Popen[bytes]:
     """Start aar; standard output and error are pipes unless given."""
     popen = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **popen}
-    return subprocess.Popen([*COMMAND, *map(str, args)], cwd=cwd, env=environment(**(env or {})), **popen)
+    return subprocess.Popen(
+        [*COMMAND, *(arg if isinstance(arg, bytes) else str(arg) for arg in args)],
+        cwd=cwd,
+        env=environment(**(env or {})),
+        **popen,
+    )
 
 
 def finish(process: subprocess.Popen[bytes]) -> Ran:

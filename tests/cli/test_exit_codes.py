@@ -43,13 +43,17 @@ def test_a_run_ends_with_its_exit_code(
 
 
 def test_money_ends_a_run_with_the_code_of_limits(project: Path, tmp_path: Path) -> None:
-    model = script(tmp_path / "s.json", READ, call("list_directory", path="."), "x", price={"input": 1e6, "output": 1e6})
+    model = script(
+        tmp_path / "s.json", READ, call("list_directory", path="."), "x", price={"input": 1e6, "output": 1e6}
+    )
     ran = aar("run", "--output", "json", "--model", model, "--max-cost", "0.01", "do it", cwd=project)
     assert (ran.code, ran.json["stop_reason"]) == (5, "budget")
     assert ran.json["steps"] < 3
 
 
-def test_max_steps_is_the_number_of_requests_with_the_last_tool_less_one(project: Path, tmp_path: Path) -> None:
+def test_max_steps_is_the_number_of_requests_with_the_last_tool_less_one(
+    project: Path, tmp_path: Path
+) -> None:
     steps = [call("bash", command=f"echo {n}") for n in range(9)]
     model = script(tmp_path / "s.json", *steps, side_reply="Where things stand.")
     ran = aar("run", "--output", "json", "--model", model, "--max-steps", "3", "do it", cwd=project)
@@ -76,7 +80,9 @@ def test_a_wrong_command_line_is_answered_with_the_nearest_name(project: Path) -
         assert ran.err.count("\n") == 1
 
 
-def test_flags_that_contradict_each_other_are_refused_before_anything_is_done(project: Path, hello: str) -> None:
+def test_flags_that_contradict_each_other_are_refused_before_anything_is_done(
+    project: Path, hello: str
+) -> None:
     for args in (["--continue", "--session", "X"], ["--fork", "X", "--no-session"], ["--max-cost", "0"]):
         ran = aar("run", "--model", hello, *args, "hi", cwd=project)
         assert (ran.code, ran.out) == (2, ""), args

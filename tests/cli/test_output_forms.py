@@ -55,7 +55,9 @@ def test_json_is_one_object_with_the_fields_of_the_contract(project: Path, tmp_p
     assert told["session_id"] == stored()[0].stem
 
 
-def test_stream_json_begins_with_the_session_event_and_ends_with_the_result(project: Path, hello: str) -> None:
+def test_stream_json_begins_with_the_session_event_and_ends_with_the_result(
+    project: Path, hello: str
+) -> None:
     lines = aar("run", "--model", hello, "--output", "stream-json", "--title", "T", "hi", cwd=project).lines
     assert (lines[0]["type"], lines[0]["seq"], lines[0]["action"]) == ("session", 1, "start")
     assert lines[0]["title"] == "T"
@@ -84,7 +86,9 @@ def test_a_resumed_stream_begins_with_the_event_of_the_resume_and_does_not_repea
 
 def test_each_line_of_the_stream_is_flushed_when_it_happens(project: Path, tmp_path: Path) -> None:
     model = script(tmp_path / "s.json", {"text": "slow", "first_delay_ms": 60_000})
-    process = start("run", "--model", model, "--output", "stream-json", "hi", cwd=project, stderr=subprocess.DEVNULL)
+    process = start(
+        "run", "--model", model, "--output", "stream-json", "hi", cwd=project, stderr=subprocess.DEVNULL
+    )
     assert process.stdout is not None
     try:
         seen = [json.loads(process.stdout.readline())["type"] for _ in range(4)]
@@ -102,7 +106,18 @@ def test_each_line_of_the_stream_is_flushed_when_it_happens(project: Path, tmp_p
         (["--max-steps", "many"], 2, "configuration"),
         (["--modle", "x"], 2, "configuration"),
         (["--model", "nonsense"], 3, "configuration"),
-        (["--model", "openai-compatible/m", "--base-url", "http://127.0.0.1:9/v1", "--set", "model.retries=1"], 4, "network"),
+        (
+            [
+                "--model",
+                "openai-compatible/m",
+                "--base-url",
+                "http://127.0.0.1:9/v1",
+                "--set",
+                "model.retries=1",
+            ],
+            4,
+            "network",
+        ),
         (["--session", "01NOSUCH"], 3, "configuration"),
     ],
 )
@@ -145,4 +160,9 @@ def test_a_lying_server_ends_in_one_object_and_exit_code_4(project: Path, reply:
         args = ["--model", "openai-compatible/m", "--base-url", server.base_url, "--set", "model.retries=1"]
         ran = aar("run", "--output", "json", *args, "hi", cwd=project)
     assert (ran.code, ran.json["stop_reason"]) == (4, "error")
-    assert ran.json["error"]["kind"] in {"malformed_response", "incomplete_stream", "invalid_request", "network"}
+    assert ran.json["error"]["kind"] in {
+        "malformed_response",
+        "incomplete_stream",
+        "invalid_request",
+        "network",
+    }
