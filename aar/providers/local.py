@@ -190,13 +190,17 @@ class LocalProvider(Provider):
         for pause in (*_PAUSES, None):
             notes: list[str] = []
             connection = await self._connection(notes)
-            heard = False
+            heard, held = False, True
             try:
                 for note in notes:
                     yield {"progress": note}
                 async with aclosing(connection.ask(body, self._config.timeout)) as events:
                     async for event in events:
                         heard = True
+                        if "done" in event or "error" in event:
+                            # Before the last event: who has it need not come back for the end.
+                            held = False
+                            self._release(connection)
                         yield event
                 return
             except WorkerGone:
@@ -210,7 +214,8 @@ class LocalProvider(Provider):
                     f"The embedded model gave nothing for {self._config.timeout:g} seconds.",
                 ) from None
             finally:
-                self._release(connection)
+                if held:
+                    self._release(connection)
 
     def _release(self, connection: Connection) -> None:
         if connection.usable:

@@ -26,10 +26,11 @@ BATCH = 64
 PROMPT_CACHE_MIB = 512
 """Memory in which llama.cpp keeps evaluated prompts of other conversations."""
 
-DRAFT_MATCH = 4
+DRAFT_MATCH = 3
 DRAFT_LENGTH = 12
-"""When the last 4 tokens stood in the prompt before, the 12 that followed there are tried at once. A
-whole-file answer mostly repeats the file, so this makes it about twice as fast; the text stays the same."""
+"""When the last 3 tokens stood in the prompt before, the 12 that followed there are tried at once, and those
+that the model would have chosen too are kept. A whole-file answer mostly repeats the file: measured, it
+takes half the processor time."""
 
 MIN_PREFIX_TOKENS = 150
 """Shorter system prompts are not kept on disk: reading them again takes about as long."""

@@ -7,6 +7,7 @@ import os
 import random
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -217,7 +218,8 @@ class HubHandler(BaseHTTPRequestHandler):
         self.send_response(206 if start else self.server.status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body[: self.server.break_after])
+        with suppress(ConnectionError):
+            self.wfile.write(body[: self.server.break_after])
 
     def log_message(self, *args: object) -> None:
         pass

@@ -144,6 +144,15 @@ async def test_a_worker_that_died_while_idle_is_replaced_without_an_error(fake, 
     assert starts(tmp_path) == 2
 
 
+async def test_answers_one_after_the_other_use_one_connection_that_aclose_closes(fake):
+    for number in range(3):
+        assert (await fake.complete(request(f"say {number}"))).text == str(number)
+        assert len(fake._idle) == 1
+    kept = fake._idle[0]
+    await fake.aclose()
+    assert not kept.usable
+
+
 async def test_keep_warm_zero_ends_the_worker_when_the_client_hangs_up(weights_file, tmp_path, runtime_dir):
     config = ProviderConfig(model_path=str(weights_file), keep_warm=0)
     provider = LocalProvider(config, tmp_path, runtime_dir, engine=FAKE_ENGINE)
