@@ -69,6 +69,7 @@ class WorkerSpec:
             aar.__version__,
             _PROTOCOL,
             _llama_version(),
+            _code_age(),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
@@ -319,6 +320,13 @@ def _talk(path: Path) -> Generator[socket.socket | None]:
             yield connection
     finally:
         connection.close()
+
+
+def _code_age() -> list[int]:
+    """Return when the worker's code was changed: in a checkout an old worker must not serve new code."""
+    folder = Path(__file__).parent
+    names = ("local_worker.py", "local_engine.py", "local_prefixes.py")
+    return [(folder / name).stat().st_mtime_ns for name in names if (folder / name).exists()]
 
 
 def _llama_version() -> str:
