@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.cli import forked
 
 COMMAND = [sys.executable, "-m", "aar"]
 DEADLINE_S = 60
@@ -48,10 +49,10 @@ class Ran:
 
 def environment(**more: str | None) -> dict[str, str]:
     """Return the test's environment with changes; ``None`` removes."""
-    changed = {**os.environ, **more}
     # Compiled modules are kept outside of the repository, so that each process need not compile them again.
-    changed.setdefault("PYTHONPYCACHEPREFIX", f"{tempfile.gettempdir()}/aar-test-pycache-{os.getuid()}")
-    changed.pop("PYTHONDONTWRITEBYTECODE", None)
+    kept = f"{tempfile.gettempdir()}/aar-test-pycache-{os.getuid()}"
+    python = {"PYTHONPYCACHEPREFIX": kept, "PYTHONDONTWRITEBYTECODE": None}
+    changed = {**os.environ, **python, **more}
     return {name: value for name, value in changed.items() if value is not None}
 
 
@@ -59,21 +60,13 @@ def aar(
     *args: str | Path,
     cwd: Path,
     stdin: str | bytes | None = None,
-    env: dict[str, Any] | None = None,
-    **popen: Any,
+    env: dict[str, str | None] | None = None,
 ) -> Ran:
-    """Run aar to its end."""
+    """Run aar to its end in a process of its own (see `tests.cli.forked`)."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    ended = subprocess.run(
-        [*COMMAND, *map(str, args)],
-        cwd=cwd,
-        env=environment(**(env or {})),
-        capture_output=True,
-        timeout=DEADLINE_S,
-        **({"stdin": subprocess.DEVNULL} if data is None else {"input": data}),
-        **popen,
-    )
-    return Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode()).only_sentences()
+    words = [str(arg) for arg in args]
+    code, out, err = forked.run(words, cwd, environment(**(env or {})), data, DEADLINE_S)
+    return Ran(code, out.decode(), err.decode()).only_sentences()
 
 
 def start(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import aar, call, script, start, stored
+from tests.cli.support import aar, call, finish, script, start, stored
 from tests.support.model_server import Reply, model_server
 
 FIELDS = {
@@ -43,7 +43,7 @@ def test_json_is_one_object_with_the_fields_of_the_contract(project: Path, tmp_p
         "Done: \u00fc \u4f60.",
         price={"input": 1, "output": 2},
     )
-    ran = aar("run", "--model", model, "--output=json", "x", cwd=project, env={"PYTHONIOENCODING": "ascii"})
+    ran = aar("run", "--model", model, "--output=json", "x", cwd=project)
     told = ran.json
     assert set(told) == FIELDS
     assert told["exit_code"] == ran.code == 0
@@ -53,6 +53,16 @@ def test_json_is_one_object_with_the_fields_of_the_contract(project: Path, tmp_p
     assert told["usage"]["output"] > 0
     assert [(change["path"], change["action"]) for change in told["file_changes"]] == [("new.txt", "create")]
     assert told["session_id"] == stored()[0].stem
+
+
+def test_json_is_utf_8_whatever_the_locale_says(project: Path, tmp_path: Path) -> None:
+    model = script(tmp_path / "s.json", "Done: \u00fc \u4f60.")
+    run = start(
+        "run", "--model", model, "--output", "json", "x", cwd=project, env={"PYTHONIOENCODING": "ascii"}
+    )
+    assert finish(run).json["text"] == "Done: \u00fc \u4f60."
+    text = start("run", "--model", model, "x", cwd=project, env={"PYTHONIOENCODING": "ascii"})
+    assert finish(text).out == "Done: \\xfc \\u4f60.\n"
 
 
 def test_stream_json_begins_with_the_session_event_and_ends_with_the_result(

@@ -15,7 +15,8 @@ def test_continue_session_and_fork_find_the_right_session(project: Path, hello: 
     first = aar(*run, "--title", "First", "one", cwd=project).json["session_id"]
     second = aar(*run, "two", cwd=project).json["session_id"]
     assert aar(*run, "--continue", "three", cwd=project).json["session_id"] == second
-    shortened = first[: len(os.path.commonprefix([first, second])) + 1].lower()
+    shared = next(n for n in range(26) if first[n] != second[n])
+    shortened = first[: shared + 1].lower()
     assert (
         aar(*run, "--session", shortened, "--title", "Renamed", "four", cwd=project).json["session_id"]
         == first

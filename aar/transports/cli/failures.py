@@ -51,6 +51,9 @@ def failure(error: BaseException) -> Failure:
     if isinstance(error, OSError) and error.filename is not None:
         message = f"{error.filename} cannot be used: {error.strerror or error}."
         return Failure(ErrorKind.STORAGE, message, ExitCode.INTERNAL)
+    if isinstance(error, FileNotFoundError) and "temporary directory" in str(error):
+        message = "No folder for temporary files can be written; make room in /tmp, or set TMPDIR to one."
+        return Failure(ErrorKind.STORAGE, message, ExitCode.CONFIGURATION)
     logged = _log(error)
     more = " `aar logs` has the details." if logged else ""
     message = f"aar failed inside ({type(error).__name__}: {error}).{more}"

@@ -17,6 +17,7 @@ from aar.protocol.events import (
     StreamChunk,
     ToolCall,
     ToolResult,
+    UserMessage,
 )
 from aar.safety.sanitize import sanitize
 from aar.tools.builtin.describe import describe_call
@@ -74,7 +75,7 @@ class Progress:
                 self._act = "Thinking"
             case ToolCall():
                 self._act = describe_call(event.tool_name, event.arguments)
-            case ToolResult() | AssistantMessage():
+            case UserMessage() | ToolResult() | AssistantMessage():
                 self._act = "Waiting for the model"
             case ProviderMeta():
                 self._tokens += event.usage.total
