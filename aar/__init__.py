@@ -7,8 +7,10 @@ Everything named in ``__all__`` is stable; the events are in ``aar.protocol.even
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+# Not from typing, whose import alone takes longer than `aar --version`.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 
@@ -36,6 +38,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'aar' has no attribute {name!r}")
+    from importlib import import_module
+
     module = import_module(home)
     return module if name == "events" else getattr(module, name)
 
