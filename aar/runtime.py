@@ -440,26 +440,35 @@ def open_runtime(
     base = open_base(**base_arguments)
     roots = tuple(_existing(path) for path in add_dirs)
     notices = list(base.notices)
-    active, why = make_active_model(base, base_url)
-    if why is not None:
-        notices.append(f"Using {active.name}: {why}.")
     sandbox = base.config.sandbox
     writable = tuple(Path(path).expanduser() for path in sandbox.writable)
     spawner = ProcessSpawner(base.workspace, sandbox, (*roots, *writable), own=base.own_folders)
-    mode = _mode(base, spawner, interactive, notices)
-    from aar.tools.builtin.catalogue import builtin_tools
+    # The wall is tried in another process, which gets ready while this one imports.
+    spawner.warm()
+    try:
+        active, why = make_active_model(base, base_url)
+        if why is not None:
+            notices.append(f"Using {active.name}: {why}.")
+        from aar.tools.builtin.catalogue import builtin_tools
 
+        registry = ToolRegistry(builtin_tools())
+        mode = _mode(base, spawner, interactive, notices)
+        custom_prompt = _custom_prompt(system_prompt)
+        store = _store(base)
+    except BaseException:
+        spawner.close()
+        raise
     return Runtime(
         base=base,
-        store=_store(base),
+        store=store,
         active=active,
         why_model=why,
         mode=mode,
         interactive=interactive,
         spawner=spawner,
-        registry=ToolRegistry(builtin_tools()),
+        registry=registry,
         roots=roots,
-        custom_prompt=_custom_prompt(system_prompt),
+        custom_prompt=custom_prompt,
         notices=notices,
     )
 

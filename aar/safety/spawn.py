@@ -74,6 +74,12 @@ class SpawnServer:
                 else:
                     return
 
+    def warm(self) -> None:
+        """Start the server now, so that it gets ready while other work is done. Failures show later."""
+        with self._lock, contextlib.suppress(SandboxError):
+            if self._socket is None:
+                self._start()
+
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         script = Path(__file__).with_name("spawn_server.py")
@@ -393,6 +399,10 @@ class ProcessSpawner:
             # For an exit without `close`; after kill -9 the folder stays, as with any program.
             weakref.finalize(self, shutil.rmtree, self._temp, ignore_errors=True)
         return self._temp
+
+    def warm(self) -> None:
+        """Begin what the first process will need, without waiting for it."""
+        self._server.warm()
 
     def status(self) -> WallStatus:
         """Return how the wall stands. The first call tries it, which takes some 20 ms.
