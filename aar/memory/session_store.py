@@ -195,6 +195,8 @@ class SessionStore:
             StorageError: None does, or more than one.
         """
         wanted = prefix.strip().upper()
+        if not wanted:
+            raise StorageError("The id of the session is empty; see `aar sessions list`.")
         ids = sorted(path.stem for path in self._paths() if path.stem.upper().startswith(wanted))
         exact = [name for name in ids if name.upper() == wanted]
         if exact or len(ids) == 1:

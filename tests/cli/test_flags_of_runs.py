@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.cli.support import aar, call, events, of_type, script, stored
+from tests.cli.support import aar, call, events, of_type, script, start, stored
 
 
 def test_a_failing_check_goes_back_to_the_model_until_it_passes(project: Path, tmp_path: Path) -> None:
@@ -25,6 +25,10 @@ def test_the_last_message_is_written_whole_or_the_run_says_why_not(
     assert aar("run", "--model", hello, "--output-last-message", kept, "hi", cwd=project).code == 0
     assert kept.read_text() == "Hello there."
     assert sorted(path.name for path in tmp_path.iterdir() if "answer" in path.name) == ["answer.txt"]
+    with (tmp_path / "all").open("w") as both:
+        last = ["--output-last-message", "/dev/stdout"]
+        assert start("run", "-q", "--model", hello, *last, "hi", cwd=project, stdout=both).wait(60) == 0
+    assert (tmp_path / "all").read_text().endswith("Hello there.\n")
     for wrong in (tmp_path / "none" / "x", tmp_path):
         ran = aar(
             "run", "--output", "json", "--model", hello, "--output-last-message", wrong, "hi", cwd=project

@@ -84,3 +84,12 @@ def test_sessions_are_shown_copied_renamed_and_deleted(project: Path, hello: str
     assert aar("sessions", "delete", first, cwd=project).code != 0
     assert aar("sessions", "delete", first, "--yes", cwd=project).code == 0
     assert [path.stem for path in stored()] == [copy]
+
+
+def test_an_empty_id_is_never_taken_for_the_only_session(project: Path, hello: str) -> None:
+    aar("run", "--model", hello, "one", cwd=project)
+    for args in (["run", "--model", hello, "--session", "", "more"], ["sessions", "delete", "--yes", " "]):
+        ran = aar(*args, cwd=project)
+        assert (ran.code, ran.out) == (3, "")
+        assert "empty" in ran.err
+    assert len(of_type(events(stored()[0]), "user_message")) == 1

@@ -19,7 +19,6 @@ from aar.config.paths import Paths, paths
 from aar.protocol.errors import AarError
 from aar.protocol.state import ExitCode
 from aar.safety.sanitize import sanitize
-from aar.transports.cli import streams
 from aar.transports.cli.console import Console, Style
 from aar.transports.cli.options import base_options, take_runtime_options
 
@@ -56,7 +55,6 @@ def doctor(as_json: bool, **values: Any) -> int:
     checks = list(examine(take_runtime_options(values)))
     usable = all(check.status != "fail" for check in checks)
     if as_json:
-        streams.machine_output()
         fields = {"usable": usable, "version": __version__, "checks": [asdict(check) for check in checks]}
         click.echo(json.dumps(fields, ensure_ascii=False))
     else:

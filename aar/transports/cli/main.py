@@ -78,6 +78,8 @@ def cli(ctx: click.Context) -> None:
 def run_cli(argv: list[str]) -> int:
     """Run the command line ``argv`` and return its exit code; errors become one sentence on stderr."""
     streams.secure_streams()
+    if "--json" in argv or argv[:2] in (["policy", "check"], ["config", "get"]):
+        streams.machine_output()
     code = _guarded(argv)
     # What is still buffered is written here, where a failure can be told.
     lost = streams.write(sys.stdout, "")

@@ -72,7 +72,6 @@ def list_(as_json: bool, base_url: str | None, **values: Any) -> None:
     for row in _served(base, configured, base_url):
         rows.setdefault(row.name, row)
     if as_json:
-        streams.machine_output()
         for row in rows.values():
             click.echo(json.dumps({**asdict(row), "chosen": row.name == configured}, ensure_ascii=False))
         return
@@ -210,7 +209,6 @@ def show(name: str, as_json: bool, **values: Any) -> None:
         "price": capabilities.price.model_dump() if capabilities.price is not None else None,
     }
     if as_json:
-        streams.machine_output()
         click.echo(json.dumps(fields, ensure_ascii=False))
         return
     console = Console(sanitize)

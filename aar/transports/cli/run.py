@@ -254,9 +254,10 @@ def _keep_answer(path: Path, text: str, show: Show) -> int:
     """Write the answer to ``path``, whole or not at all; return an exit code other than 0 when it fails."""
     try:
         target = path.resolve()
-        if target.exists() and not target.is_file():
+        if path.is_relative_to("/dev") or (target.exists() and not target.is_file()):
             # A pipe or device, such as >(command) of a shell: it cannot be replaced.
-            target.write_text(text, encoding="utf-8", errors="backslashreplace")
+            with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
+                stream.write(text)
             return ExitCode.OK
         temporary = target.with_name(f".{target.name}.{os.getpid()}")
         try:
