@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 
 from aar.core.project_files import ProjectFiles
 from aar.core.python_check import check_python, lost_definitions
+from aar.core.python_merge import restore_lost
 from aar.protocol.events import ContextEvent, Event, ToolResult
 from aar.protocol.messages import TextBlock, ToolUseBlock
 from aar.providers.text_tools import ParsedText, Parser
@@ -31,8 +32,8 @@ _ABOUT_REMOVAL = re.compile(
 _ABOUT_RUNNING = re.compile(r"\b(?:run|execute|start|launch|install|list|print the output)\b", re.IGNORECASE)
 
 ANSWER_FORM = (
-    "Answer with each file that must change: its path alone on a line, then its complete new content in a "
-    "fenced block. Leave out all other files."
+    "Answer with the path of the file that must change, then the whole file in a fenced block: all of its "
+    "lines, also those that stay as they are."
 )
 READ_FORM = "To see another file first, answer only with READ: and its path."
 RUN_FORM = "To run a command, answer only with RUN: and the command."
@@ -97,6 +98,7 @@ class FilesCoach:
         if not parsed.calls or parsed.problem is not None:
             return parsed
         kept = self._without_tests([call for call in parsed.calls if not self._is_needless(call)])
+        kept = [self._completed(call) for call in kept]
         if not kept:
             return replace(
                 parsed, calls=(), problem=f"Everything you asked to see is shown above. {ANSWER_FORM}"
@@ -106,6 +108,21 @@ class FilesCoach:
 
     def _is_needless(self, call: ToolUseBlock) -> bool:
         return call.name == "read_file" and self.project.is_shown(str(call.arguments.get("path", "")))
+
+    def _completed(self, call: ToolUseBlock) -> ToolUseBlock:
+        """Put back what a whole-file answer left out of a Python file although nobody asked for that."""
+        path = str(call.arguments.get("path", ""))
+        old = self.project.content(path) if call.name == "write_file" and path.endswith(".py") else None
+        if old is None or _ABOUT_REMOVAL.search(self.words):
+            return call
+        merged = restore_lost(old, str(call.arguments.get("content", "")), self._is_spoken_of)
+        if not merged.restored:
+            return call
+        self.notes.append(f"{path}: kept {', '.join(merged.restored)}, which the answer had left out.")
+        return call.model_copy(update={"arguments": {**call.arguments, "content": merged.text}})
+
+    def _is_spoken_of(self, name: str) -> bool:
+        return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.words) is not None
 
     def _without_tests(self, calls: list[ToolUseBlock]) -> list[ToolUseBlock]:
         """Leave existing tests alone when the task is about other files."""
@@ -158,7 +175,7 @@ class FilesCoach:
             return []
         sentences: list[str] = []
         for path, names in lost_definitions(self._before, self.project.content).items():
-            unasked = [name for name in names if name.split(".")[-1] not in self.words]
+            unasked = [name for name in names if not self._is_spoken_of(name.split(".")[-1])]
             if unasked:
                 listed = ", ".join(f"`{name}`" for name in unasked)
                 sentences.append(

@@ -73,6 +73,7 @@ class ProjectFiles:
     def __init__(self, files: Peek) -> None:
         self._files = files
         self._shown: dict[str, str] = {}
+        self._all_shown = False
         self.paths: list[str] = []
 
     def refresh(self, paths: Sequence[str]) -> None:
@@ -85,8 +86,8 @@ class ProjectFiles:
 
     @property
     def all_shown(self) -> bool:
-        """Whether every source file of the project was shown."""
-        return all(path in self._shown for path in self.paths if PurePosixPath(path).suffix in _LANGUAGES)
+        """Whether every source file of the project that is not empty was shown."""
+        return self._all_shown
 
     def known_paths(self) -> frozenset[str]:
         """All paths of the project."""
@@ -108,12 +109,15 @@ class ProjectFiles:
             failure: Output of the failing check, or empty.
             budget: Estimated tokens of all contents together.
         """
-        scored = score(self._load(), prompt, failure)
+        loaded = self._load()
+        scored = score(loaded, prompt, failure)
         chosen: list[ProjectFile] = []
         for file in scored:
             if file.tokens <= budget:
                 chosen.append(file)
                 budget -= file.tokens
+        taken = {file.path for file in chosen}
+        self._all_shown = all(f.path in taken or not f.text.strip() or not _is_source(f) for f in loaded)
         return chosen
 
     def _load(self) -> list[ProjectFile]:

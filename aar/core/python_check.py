@@ -44,12 +44,14 @@ def _check_file(path: str, text: str, read: ReadFile, known: frozenset[str]) -> 
         return [f"{path}, line {error.lineno}: {error.msg}."]
     except ValueError:
         return [f"{path} is not Python text."]
-    problems = [f"{path}: the name `{name}` is used but not defined or imported." for name in _unbound(tree)]
+    problems = [
+        f"{path}: the name `{name}` is used but not defined or imported." for name in unbound_names(tree)
+    ]
     return problems + _wrong_imports(path, tree, read, known)
 
 
-def _unbound(tree: ast.Module) -> list[str]:
-    """Return names that are read although no scope of the module binds them."""
+def unbound_names(tree: ast.Module) -> list[str]:
+    """Return names that are read although no scope binds them; none where that cannot be told."""
     bound: set[str] = set(_ALWAYS_BOUND)
     used: dict[str, None] = {}
     for node in ast.walk(tree):

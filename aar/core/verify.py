@@ -31,7 +31,7 @@ class CheckResult:
 
 
 _PYTEST_END = re.compile(r"^=*\s*\d+ (?:failed|errors?|passed)\b.* in [\d.]+s\b.*$", re.MULTILINE)
-_NOISE = re.compile(r"site-packages/.*Warning: |^\s*warnings\.warn\(|^\s*$")
+_WARNING = re.compile(r"site-packages/.*Warning: ")
 
 
 def essential(output: str) -> str:
@@ -39,14 +39,14 @@ def essential(output: str) -> str:
     ends = list(_PYTEST_END.finditer(output))
     if ends:
         output = output[: ends[-1].end()]
-    lines = [line.rstrip() for line in output.splitlines()]
-    kept = [line for at, line in enumerate(lines) if not (_NOISE.search(line) and _blank_before(lines, at))]
+    kept: list[str] = []
+    in_warning = False
+    for line in (line.rstrip() for line in output.splitlines()):
+        in_warning = bool(_WARNING.search(line)) or (in_warning and bool(line))
+        noise = in_warning or line.lstrip().startswith("warnings.warn(")
+        if not noise and (line or (kept and kept[-1])):
+            kept.append(line)
     return "\n".join(kept).strip()
-
-
-def _blank_before(lines: Sequence[str], at: int) -> bool:
-    """Tell whether a noisy line may go: an empty one only when another stands before it."""
-    return bool(lines[at].strip()) or at == 0 or not lines[at - 1].strip()
 
 
 class Verifier:
