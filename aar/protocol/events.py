@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import from_json
+
 from aar.protocol.errors import ErrorKind, ToolCategory
 from aar.protocol.messages import ContentBlock
 from aar.protocol.state import AgentState, StopReason
 from aar.protocol.text import JsonObject, Text
 from aar.protocol.tool import FileChange
 from aar.protocol.usage import Usage
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import from_json
 
 SCHEMA_VERSION = 1
 """Version of the session file format; told in the first event of each file."""

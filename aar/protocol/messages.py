@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from aar.protocol.text import JsonObject, Text
 from pydantic import BaseModel, ConfigDict, Field
+
+from aar.protocol.text import JsonObject, Text
 
 
 class _Block(BaseModel):

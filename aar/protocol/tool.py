@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import BaseModel, ConfigDict
+
 from aar.protocol.errors import ToolCategory
 from aar.protocol.messages import ImageBlock
 from aar.protocol.text import Text
-from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
     from aar.protocol.ports import ToolContext
