@@ -20,6 +20,8 @@ from aar.protocol.messages import TextBlock, ToolUseBlock
 from aar.providers.text_tools import ParsedText, Parser
 
 _MAX_REVIEWS = 3
+_MAX_REPEATED = 600
+_MIN_OUTPUT = 900
 _TEST_NAME = re.compile(r"(^|/)(tests?/|test_[^/]*$|[^/]*_test\.|[^/]*\.(test|spec)\.|conftest\.py$)")
 _ABOUT_TESTS = re.compile(
     r"\b(?:write|add|extend|update|create|change|improve|more|new|cover\w*)\b[^.\n]*\btests?\b"
@@ -28,6 +30,14 @@ _ABOUT_TESTS = re.compile(
 )
 _ABOUT_REMOVAL = re.compile(
     r"\b(?:remove|delete|drop|get rid|clean|unused|dead|merge|split|move|replace)\b", re.IGNORECASE
+)
+_ABOUT_RENAMING = re.compile(r"\brenam\w+|\binstead of\b|\bchange the name\b", re.IGNORECASE)
+_RENAME = re.compile(
+    r"\brenam\w+\s+(?:the\s+)?(?:\w+\s+)?[`'\"]?(\w+)(?:\(\))?[`'\"]?\s+(?:to|into|as)\s+[`'\"]?(\w+)",
+    re.IGNORECASE,
+)
+_FILE_NAME = re.compile(
+    r"(?<![\w./-])([\w-]+(?:/[\w.-]+)*\.(?:py|js|ts|md|txt|json|toml|yaml|yml|sh|html|css|c|go|rs))\b"
 )
 _ABOUT_RUNNING = re.compile(r"\b(?:run|execute|start|launch|install|list|print the output)\b", re.IGNORECASE)
 
@@ -75,12 +85,30 @@ class FilesCoach:
 
     def reminder(self) -> Event:
         """Return the event that tells the form of the answer; it comes after the user's words."""
-        forms = [ANSWER_FORM]
+        forms = [self.form()]
         if not self.project.all_shown:
             forms.append(READ_FORM)
         if _ABOUT_RUNNING.search(self.words):
             forms.append(RUN_FORM)
         return _context("notes", "form of the answer", " ".join(forms))
+
+    def form(self, paths: Sequence[str] = ()) -> str:
+        """Return how to answer: with ``paths`` if given, else with new files that the task names."""
+        if paths:
+            return f"Answer with {' and '.join(paths)}: the path alone on a line, then the whole file in a fenced block."
+        new = [name for name in dict.fromkeys(_FILE_NAME.findall(self.words)) if not self._exists(name)]
+        if not new:
+            return ANSWER_FORM
+        listed = " and ".join(new)
+        return f"{listed} does not exist yet. Answer with its path alone on a line, then its content in a fenced block."
+
+    @property
+    def max_output_tokens(self) -> int:
+        """Tokens of an answer: room for all files that were shown, and some more; a runaway ends there."""
+        return max(_MIN_OUTPUT, 2 * self.project.shown_tokens)
+
+    def _exists(self, name: str) -> bool:
+        return any(path == name or path.endswith(f"/{name}") for path in self.project.known_paths())
 
     def take_notes(self) -> list[str]:
         """Remove and return the sentences for the user."""
@@ -95,16 +123,22 @@ class FilesCoach:
 
     def look_over(self, parsed: ParsedText) -> ParsedText:
         """Leave out calls that the task did not ask for; ask again when nothing is left."""
-        if not parsed.calls or parsed.problem is not None:
+        if parsed.problem is not None:
+            return replace(parsed, problem=self._asked_again(parsed.problem))
+        if not parsed.calls:
             return parsed
         kept = self._without_tests([call for call in parsed.calls if not self._is_needless(call)])
         kept = [self._completed(call) for call in kept]
         if not kept:
-            return replace(
-                parsed, calls=(), problem=f"Everything you asked to see is shown above. {ANSWER_FORM}"
-            )
+            shown = "Everything you asked to see is shown above."
+            return replace(parsed, calls=(), problem=self._asked_again(shown))
         self._remember(kept)
         return replace(parsed, calls=tuple(kept))
+
+    def _asked_again(self, problem: str) -> str:
+        """Return what to tell the model: what was wrong, and the task once more."""
+        words = self.words if len(self.words) <= _MAX_REPEATED else self.words[:_MAX_REPEATED] + " …"
+        return f"{problem} The task is not done yet: {words}\n{self.form()}"
 
     def _is_needless(self, call: ToolUseBlock) -> bool:
         return call.name == "read_file" and self.project.is_shown(str(call.arguments.get("path", "")))
@@ -119,9 +153,17 @@ class FilesCoach:
         if not merged.restored:
             return call
         self.notes.append(f"{path}: kept {', '.join(merged.restored)}, which the answer had left out.")
-        return call.model_copy(update={"arguments": {**call.arguments, "content": merged.text}})
+        text = merged.text
+        for was, now in _RENAME.findall(self.words):
+            # What was put back is from before the renaming that the task asks for.
+            text = re.sub(rf"(?<!\w){re.escape(was)}(?!\w)", now, text)
+        return call.model_copy(update={"arguments": {**call.arguments, "content": text}})
 
     def _is_spoken_of(self, name: str) -> bool:
+        """Tell whether the task is to rename ``name``, so that it may be gone."""
+        return _ABOUT_RENAMING.search(self.words) is not None and self._says(name)
+
+    def _says(self, name: str) -> bool:
         return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.words) is not None
 
     def _without_tests(self, calls: list[ToolUseBlock]) -> list[ToolUseBlock]:
@@ -164,7 +206,8 @@ class FilesCoach:
             return None
         self.reviews += 1
         listed = "\n".join(f"- {problem}" for problem in problems[:8])
-        return _context("diagnostics", "Problems in what you wrote", f"{listed}\n{ANSWER_FORM}")
+        paths = [path for path in self.project.paths if any(text.startswith(path) for text in problems)]
+        return _context("diagnostics", "Problems in what you wrote", f"{listed}\n{self.form(paths)}")
 
     def _problems(self, paths: Sequence[str]) -> list[str]:
         return check_python(paths[:300], self.project.content, self.project.known_paths())

@@ -85,6 +85,11 @@ class ProjectFiles:
         return path in self._shown and self._shown[path] == self.content(path)
 
     @property
+    def shown_tokens(self) -> int:
+        """About how many tokens the files are that the model was shown."""
+        return sum(estimate_text(text) for text in self._shown.values())
+
+    @property
     def all_shown(self) -> bool:
         """Whether every source file of the project that is not empty was shown."""
         return self._all_shown

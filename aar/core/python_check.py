@@ -47,7 +47,8 @@ def _check_file(path: str, text: str, read: ReadFile, known: frozenset[str]) -> 
     problems = [
         f"{path}: the name `{name}` is used but not defined or imported." for name in unbound_names(tree)
     ]
-    return problems + _wrong_imports(path, tree, read, known)
+    problems += _wrong_imports(path, tree, read, known)
+    return problems + _wrong_calls(path, tree, read, known)
 
 
 def unbound_names(tree: ast.Module) -> list[str]:
@@ -100,6 +101,63 @@ def _wrong_imports(path: str, tree: ast.Module, read: ReadFile, known: frozenset
             if alias.name != "*" and alias.name not in names and not inside:
                 problems.append(f"{path} imports `{alias.name}` from {source}, which does not define it.")
     return problems
+
+
+def _wrong_calls(path: str, tree: ast.Module, read: ReadFile, known: frozenset[str]) -> list[str]:
+    """Return sentences about calls that do not fit the function's parameters."""
+    functions = {node.name: (node, path) for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for node in tree.body:
+        source = _module_file(path, node, known) if isinstance(node, ast.ImportFrom) else None
+        if source is None or not isinstance(node, ast.ImportFrom):
+            continue
+        theirs = _functions(read(source))
+        for alias in node.names:
+            if alias.name in theirs:
+                functions[alias.asname or alias.name] = (theirs[alias.name], source)
+    rebound = _rebound(tree)
+    problems: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in rebound:
+            found = functions.get(node.func.id)
+            wrong = _misfit(node, found[0]) if found is not None else None
+            if found is not None and wrong is not None:
+                problems[f"{path} calls `{node.func.id}` of {found[1]} with {wrong}."] = None
+    return list(problems)
+
+
+def _functions(text: str | None) -> dict[str, ast.FunctionDef]:
+    try:
+        tree = ast.parse(text or "")
+    except (SyntaxError, ValueError):
+        return {}
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _rebound(tree: ast.Module) -> set[str]:
+    """Return names that are bound by more than their definition or import: these prove nothing."""
+    names: list[str] = []
+    for node in ast.walk(tree):
+        names += _binds(node)
+    return {name for name in names if names.count(name) > 1}
+
+
+def _misfit(call: ast.Call, function: ast.FunctionDef) -> str | None:
+    """Return what is wrong with the arguments of ``call``, if it surely is."""
+    taken = function.args
+    plain = [*taken.posonlyargs, *taken.args]
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    keywords = [keyword.arg for keyword in call.keywords]
+    if function.decorator_list or starred or None in keywords:
+        return None
+    if taken.vararg is None and len(call.args) > len(plain):
+        return f"{len(call.args)} arguments, but it takes {len(plain)}"
+    names = {argument.arg for argument in (*taken.args, *taken.kwonlyargs)}
+    unknown = [name for name in keywords if name is not None and name not in names]
+    if taken.kwarg is None and unknown:
+        return f"the argument `{unknown[0]}`, which it does not have"
+    needed = [argument.arg for argument in plain[: len(plain) - len(taken.defaults)]]
+    missing = [name for name in needed[len(call.args) :] if name not in keywords]
+    return f"no argument `{missing[0]}`, which it needs" if missing else None
 
 
 def _module_file(path: str, node: ast.ImportFrom, known: frozenset[str]) -> str | None:

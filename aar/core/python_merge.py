@@ -41,7 +41,7 @@ def restore_lost(old: str, new: str, may_go: Callable[[str], bool]) -> Merged:
     if now is None:
         return Merged(new, ())
     text = _restore_top(old, was, text, now, may_go, restored)
-    text = _restore_needed(old, was, text) if restored or _parse(text) is not None else text
+    text = _restore_needed(old, was, text, restored)
     return Merged(text if _parse(text) is not None else new, tuple(restored))
 
 
@@ -103,7 +103,9 @@ def _restore_top(
             inserts.append((_place(name, node, previous, now, len(lines)), order, _spaced(old, node)))
             restored.append(name)
     for at, _, source in sorted(inserts, key=lambda item: (-item[0], -item[1])):
-        lines[at:at] = source
+        follows = lines[at] if at < len(lines) else ""
+        gap = ["", ""] if source[0] and follows.startswith(("def ", "class ", "async ", "@")) else []
+        lines[at:at] = [*source, *gap]
     return "\n".join(lines).lstrip("\n") + "\n" if inserts else new
 
 
@@ -154,7 +156,7 @@ def _restore_methods(
     return "\n".join(lines) + "\n" if inserts else new
 
 
-def _restore_needed(old: str, was: ast.Module, new: str) -> str:
+def _restore_needed(old: str, was: ast.Module, new: str, restored: list[str]) -> str:
     """Put back the imports and constants of the old file whose names the new one uses but lacks."""
     now = _parse(new)
     if now is None:
@@ -170,6 +172,7 @@ def _restore_needed(old: str, was: ast.Module, new: str) -> str:
     ]
     if not needed:
         return new
+    restored += needed
     lines = new.splitlines()
     at = _after_docstring(now)
     lines[at:at] = [*needed, *([""] if at == 0 or not now.body else [])]

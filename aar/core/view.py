@@ -15,6 +15,7 @@ from aar.protocol.tool import SideEffect, ToolSpec
 from aar.providers.base import ProviderRequest
 from aar.providers.text_tools import Parser, make_parser, render_messages
 
+_OWN = frozenset({"temperature", "max_output_tokens"})
 _TEMPERATURES = (0.0, 0.3, 0.6, 0.8)
 _WRITES = frozenset({SideEffect.WRITE})
 
@@ -60,8 +61,13 @@ class SessionView:
             tools=self.tools if tools and self.dialect == "native" else (),
             cache_key=self.session.session_id,
             temperature=self._temperature(),
-            **{name: value for name, value in self.settings.items() if name != "temperature"},
+            max_output_tokens=self._max_output(),
+            **{name: value for name, value in self.settings.items() if name not in _OWN},
         )
+
+    def _max_output(self) -> int | None:
+        configured: int | None = self.settings.get("max_output_tokens")
+        return self.coach.max_output_tokens if configured is None and self.coach is not None else configured
 
     def _temperature(self) -> float | None:
         """Return the temperature: a small model that was sent back must not give the same answer again."""

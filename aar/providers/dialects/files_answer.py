@@ -84,7 +84,7 @@ class _Judge:
         if self._unchanged and not self._calls:
             raise _UnclearError(
                 f"{', '.join(self._unchanged)}: the content that you gave is what the file has now, so "
-                "nothing would change. Give the changed content, or say in words that no change is needed."
+                "nothing would change."
             )
         return self._calls, self._texts
 
