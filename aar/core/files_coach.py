@@ -41,10 +41,7 @@ _FILE_NAME = re.compile(
 )
 _ABOUT_RUNNING = re.compile(r"\b(?:run|execute|start|launch|install|list|print the output)\b", re.IGNORECASE)
 
-ANSWER_FORM = (
-    "Answer with the path of the file that must change, then the whole file in a fenced block: all of its "
-    "lines, also those that stay as they are."
-)
+ANSWER_FORM = "Answer with the changed files, complete."
 READ_FORM = "To see another file first, answer only with READ: and its path."
 RUN_FORM = "To run a command, answer only with RUN: and the command."
 
@@ -95,12 +92,13 @@ class FilesCoach:
     def form(self, paths: Sequence[str] = ()) -> str:
         """Return how to answer: with ``paths`` if given, else with new files that the task names."""
         if paths:
-            return f"Answer with {' and '.join(paths)}: the path alone on a line, then the whole file in a fenced block."
+            listed = " and ".join(paths)
+            return f"Write {listed} again, complete."
         new = [name for name in dict.fromkeys(_FILE_NAME.findall(self.words)) if not self._exists(name)]
         if not new:
             return ANSWER_FORM
         listed = " and ".join(new)
-        return f"{listed} does not exist yet. Answer with its path alone on a line, then its content in a fenced block."
+        return f"{listed} does not exist yet: write it."
 
     @property
     def max_output_tokens(self) -> int:

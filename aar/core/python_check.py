@@ -121,7 +121,7 @@ def _wrong_calls(path: str, tree: ast.Module, read: ReadFile, known: frozenset[s
             found = functions.get(node.func.id)
             wrong = _misfit(node, found[0]) if found is not None else None
             if found is not None and wrong is not None:
-                problems[f"{path} calls `{node.func.id}` of {found[1]} with {wrong}."] = None
+                problems[f"{found[1]}: `{node.func.id}` {wrong}, but {path} calls it so."] = None
     return list(problems)
 
 
@@ -150,14 +150,14 @@ def _misfit(call: ast.Call, function: ast.FunctionDef) -> str | None:
     if function.decorator_list or starred or None in keywords:
         return None
     if taken.vararg is None and len(call.args) > len(plain):
-        return f"{len(call.args)} arguments, but it takes {len(plain)}"
+        return f"takes {len(plain)} arguments and not {len(call.args)}"
     names = {argument.arg for argument in (*taken.args, *taken.kwonlyargs)}
     unknown = [name for name in keywords if name is not None and name not in names]
     if taken.kwarg is None and unknown:
-        return f"the argument `{unknown[0]}`, which it does not have"
+        return f"has no argument `{unknown[0]}`"
     needed = [argument.arg for argument in plain[: len(plain) - len(taken.defaults)]]
     missing = [name for name in needed[len(call.args) :] if name not in keywords]
-    return f"no argument `{missing[0]}`, which it needs" if missing else None
+    return f"needs the argument `{missing[0]}`" if missing else None
 
 
 def _module_file(path: str, node: ast.ImportFrom, known: frozenset[str]) -> str | None:

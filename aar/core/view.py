@@ -11,6 +11,7 @@ from aar.core.prompt import SystemPrompt
 from aar.core.provider_runner import ActiveModel
 from aar.core.session import Session
 from aar.protocol.events import Event, ToolResult
+from aar.protocol.messages import Message, TextBlock
 from aar.protocol.tool import SideEffect, ToolSpec
 from aar.providers.base import ProviderRequest
 from aar.providers.text_tools import Parser, make_parser, render_messages
@@ -52,6 +53,8 @@ class SessionView:
     def request(self, *, tools: bool) -> ProviderRequest:
         """Return the next request; without tools the model can only answer in text."""
         messages = self.session.messages(self.agent_id)
+        if self.coach is not None:
+            messages = without_dead_ends(messages)
         if self.dialect != "native":
             messages = render_messages(messages, self.active.capabilities.dialect)
         return ProviderRequest(
@@ -108,3 +111,31 @@ class SessionView:
     def take_notes(self) -> list[str]:
         """Remove and return sentences for the user."""
         return [] if self.coach is None else self.coach.take_notes()
+
+
+def without_dead_ends(messages: Sequence[Message]) -> list[Message]:
+    """Return ``messages`` without answers that led to nothing, and only the last of the words about them.
+
+    A small model that sees its own wrong answer gives it again. What was wrong with it is kept.
+    """
+    kept: list[Message] = []
+    dead_end = False
+    for at, message in enumerate(messages):
+        if message.role == "assistant" and not message.tool_uses and at + 1 < len(messages):
+            dead_end = True
+        elif dead_end and message.role == "user":
+            dead_end = False
+            base = kept.pop() if kept and kept[-1].role == "user" else None
+            first = (
+                base.content[:-1] if base is not None and _is_retold(base) else base.content if base else ()
+            )
+            kept.append(Message(role="user", content=(*first, *message.content[-1:])))
+        else:
+            kept.append(message)
+    return kept
+
+
+def _is_retold(message: Message) -> bool:
+    """Tell whether the last block is already what was said about an earlier dead end."""
+    last = message.content[-1]
+    return isinstance(last, TextBlock) and "The task is not done yet" in last.text
