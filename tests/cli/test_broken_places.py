@@ -96,8 +96,8 @@ def test_a_full_disk_does_not_stop_the_run(project: Path, tmp_path: Path) -> Non
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
     args = ["run", "--model", model, "hi"]
-    # Python itself would keep half a compiled module, and fall over it the next time.
-    env = {"PYTHONDONTWRITEBYTECODE": "1"}
+    # Python itself would keep half a compiled module, and fall over it the next time; so would coverage.
+    env = {"PYTHONDONTWRITEBYTECODE": "1", "COVERAGE_PROCESS_CONFIG": None}
     # Room for a few lines of the session, then none: a disk that fills up in the middle.
     limit = 700
     ran = finish(start(*args, cwd=project, preexec_fn=few_bytes, env=env))

@@ -31,9 +31,11 @@ HEAVY = {
 
 def imported(*args: str, cwd: Path) -> set[str]:
     """Run aar in a fresh interpreter; return the names of all modules it had imported at its end."""
+    # Not measured: coverage would be among the imports.
+    env = environment(COVERAGE_PROCESS_CONFIG=None)
     ended = subprocess.run(
         [sys.executable, "-c", PROBE.format(args=list(args))],
-        cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     return set(ended.stderr.rpartition("\x00")[2].split())

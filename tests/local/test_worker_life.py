@@ -112,7 +112,7 @@ async def test_a_client_that_dies_stops_the_engine(fake, fake_config, tmp_path, 
     writer.write(
         b'{"op":"complete","id":1,"keep_warm":60,"messages":[{"role":"user","content":"count 10000"}]}\n'
     )
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.5)
     writer.close()
     await writer.wait_closed()
     assert (await asyncio.wait_for(fake.complete(request("say next")), 5)).text == "next"

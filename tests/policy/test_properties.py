@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -84,7 +85,8 @@ def test_transparent_wrappers_neither_hide_nor_harm(
 def test_what_is_too_large_to_judge_is_denied_and_soon(tmp_path: Path, command: str) -> None:
     began = time.perf_counter()
     assert check(tmp_path, command, "unsafe", allow=["bash"]).decision == "deny"
-    assert time.perf_counter() - began < 5
+    # Coverage takes four times as long.
+    assert time.perf_counter() - began < (5 if sys.gettrace() is None else 20)
 
 
 def test_deep_nesting_does_not_break_the_reader(tmp_path: Path) -> None:
