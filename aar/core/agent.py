@@ -291,6 +291,7 @@ class Agent:
         record.append(*(Notice(level="warning", message=text, code="mention") for text in problems))
         if view.coach is not None:
             await self._show_project(content, view.coach, run, record)
+            record.append(view.coach.heading())
         record.append(UserMessage(content=content, source=source))
         if view.coach is not None:
             record.append(view.coach.reminder())

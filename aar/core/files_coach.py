@@ -78,7 +78,11 @@ class FilesCoach:
         self.words = words
         text = self.project.describe(words, failure, self.budget)
         self._known_problems = frozenset(self._problems(self.project.paths))
-        return _context("notes", "project", text)
+        return _context("notes", "", text)
+
+    def heading(self) -> Event:
+        """Return the event that stands right before the user's words, so that they are read as the task."""
+        return _context("notes", "", "Task:")
 
     def reminder(self) -> Event:
         """Return the event that tells the form of the answer; it comes after the user's words."""
@@ -87,7 +91,7 @@ class FilesCoach:
             forms.append(READ_FORM)
         if _ABOUT_RUNNING.search(self.words):
             forms.append(RUN_FORM)
-        return _context("notes", "form of the answer", " ".join(forms))
+        return _context("notes", "", " ".join(forms))
 
     def form(self, paths: Sequence[str] = ()) -> str:
         """Return how to answer: with ``paths`` if given, else with new files that the task names."""

@@ -68,8 +68,6 @@ def test_the_files_rules_are_short_and_their_examples_are_understood() -> None:
     parser.feed(FILES_RULES.replace("docs/", "pages/"))
     assert plain(parser.finish().calls) == [
         ("write_file", {"path": "pages/greeting.txt", "content": "Hello, world!\n"}),
-        ("bash", {"command": "python -m pytest -q"}),
-        ("read_file", {"path": "pages/guide.txt"}),
     ]
 
 

@@ -163,7 +163,7 @@ def test_without_a_configured_model_keys_come_first_then_ollama_then_the_embedde
     )
     assert choose({}, ollama=True, local=True, ollama_models=list) == "local/qwen2.5-coder-1.5b"
     assert choose({"OPENAI_API_KEY": " "}, local=True) == "local/qwen2.5-coder-1.5b"
-    with pytest.raises(ConfigurationError, match=r"OPENAI_API_KEY.*Ollama.*aar\[local\]"):
+    with pytest.raises(ConfigurationError, match=r"OPENAI_API_KEY.*Ollama.*\[local\]"):
         choose({})
 
 
