@@ -178,8 +178,10 @@ def test_foreign_text_is_framed_as_data_that_cannot_end_its_frame() -> None:
 
 
 def test_own_context_carries_its_label() -> None:
-    event = ContextEvent(source="nudge", label="", content=(TextBlock(text="go on"),))
-    assert fold(user("go"), event)[0].content[1].text == "go on"
+    event = ContextEvent(source="nudge", label="hint", content=(TextBlock(text="go on"),))
+    assert fold(user("go"), event)[0].content[1].text == "[hint]\ngo on"
+    plain = event.model_copy(update={"label": ""})
+    assert fold(user("go"), plain)[0].content[1].text == "go on"
 
 
 def test_the_events_of_a_sub_agent_are_its_own() -> None:
