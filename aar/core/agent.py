@@ -10,11 +10,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from aar.config.schema import BudgetConfig, Config, GuardrailsConfig, LimitsConfig
 from aar.core.approvals import PermissionManager
-from aar.core.files_coach import FilesCoach
 from aar.core.guardrails import LoopGuardrails
 from aar.core.limits import RunLimits
 from aar.core.loop import run_loop
@@ -35,6 +34,9 @@ from aar.protocol.state import AgentState, ExitCode, StopReason, end_state, exit
 from aar.protocol.tool import FileChange
 from aar.protocol.usage import Usage
 from aar.tools.executor import ToolExecutor
+
+if TYPE_CHECKING:
+    from aar.core.files_coach import FilesCoach
 
 _GIVE_UP_S = 10.0
 """Seconds for a cancelled run to put its things in order before its caller goes on without it."""

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from aar.config.schema import ModelConfig
 from aar.core.tokens import MessageEstimates, estimate_text, estimate_tools
@@ -39,7 +39,9 @@ from aar.providers.base import (
     ProviderRequest,
     ProviderResponse,
 )
-from aar.providers.text_tools import Parser
+
+if TYPE_CHECKING:
+    from aar.providers.text_tools import Parser
 
 _MAX_DELAY_S = 60.0
 _MAX_TOLD_DELAY_S = 900.0
@@ -99,13 +101,21 @@ class _Attempt:
     """What was shown of one attempt."""
 
     emit: Emit
-    parser: Parser | None
+    make_parser: Callable[[], Parser] | None
     start: float
     shown: list[str] = field(default_factory=list[str])
     thought: list[str] = field(default_factory=list[str])
     published: bool = False
     first_token: float | None = None
     closed: bool = False
+    _parser: Parser | None = None
+
+    @property
+    def parser(self) -> Parser | None:
+        """The parser of this answer; made with its first text, when the request is on its way."""
+        if self._parser is None and self.make_parser is not None:
+            self._parser = self.make_parser()
+        return self._parser
 
     def take(self, delta: Delta, clock: Callable[[], float]) -> None:
         """Show one piece."""
@@ -114,7 +124,8 @@ class _Attempt:
             return
         if self.first_token is None and delta.response is None:
             self.first_token = clock()
-        prose = self.parser.feed(delta.text) if self.parser is not None and delta.text else delta.text
+        parser = self.parser if delta.text else None
+        prose = parser.feed(delta.text) if parser is not None else delta.text
         fragment = _fragment(delta)
         if prose or delta.reasoning or fragment is not None:
             self.show(prose, delta.reasoning, fragment)
@@ -139,8 +150,8 @@ class _Attempt:
         """Store what was said before the attempt was cut, except for calls."""
         if self.closed:
             return
-        if self.parser is not None:
-            parsed = self.parser.finish(cut=True)
+        if self._parser is not None:
+            parsed = self._parser.finish(cut=True)
             if parsed.rest and parsed.problem is None:
                 self.show(parsed.rest)
         self.close()
@@ -199,7 +210,7 @@ class ProviderRunner:
         attempt = 0
         while True:
             attempt += 1
-            state = _Attempt(emit, make_parser() if make_parser else None, self._clock())
+            state = _Attempt(emit, make_parser, self._clock())
             try:
                 response = await self._ask(request, state)
             except ProviderError as error:
@@ -330,9 +341,10 @@ def _parsed(
     response: ProviderResponse, state: _Attempt
 ) -> tuple[list[TextBlock | ReasoningBlock | ToolUseBlock], str | None]:
     """Return the answer's blocks, with tool calls that were written as text taken out of the text."""
-    if state.parser is None:
+    parser = state.parser
+    if parser is None:
         return _distinct(response.blocks), None
-    parsed = state.parser.finish(cut=response.stop == "max_tokens", native_calls=bool(response.tool_uses))
+    parsed = parser.finish(cut=response.stop == "max_tokens", native_calls=bool(response.tool_uses))
     if parsed.rest:
         state.show(parsed.rest)
     if response.tool_uses:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aar.core.guardrails import LoopGuardrails, Nudge, Verdict
 from aar.core.limits import RunLimits
@@ -16,8 +16,10 @@ from aar.protocol.messages import TextBlock
 from aar.protocol.ports import Emit
 from aar.protocol.state import AgentState, StopReason
 from aar.providers.base import ProviderRequest
-from aar.providers.text_tools import Parser
 from aar.tools.executor import ToolExecutor
+
+if TYPE_CHECKING:
+    from aar.providers.text_tools import Parser
 
 _SAME_FAILURES = 3
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aar.core.files_coach import FilesCoach
 from aar.core.prompt import SystemPrompt
 from aar.core.provider_runner import ActiveModel
 from aar.core.session import Session
@@ -14,7 +13,10 @@ from aar.protocol.events import Event, ToolResult
 from aar.protocol.messages import Message, TextBlock
 from aar.protocol.tool import SideEffect, ToolSpec
 from aar.providers.base import ProviderRequest
-from aar.providers.text_tools import Parser, make_parser, render_messages
+
+if TYPE_CHECKING:
+    from aar.core.files_coach import FilesCoach
+    from aar.providers.text_tools import Parser
 
 _OWN = frozenset({"temperature", "max_output_tokens"})
 _TEMPERATURES = (0.0, 0.3, 0.6, 0.8)
@@ -56,6 +58,8 @@ class SessionView:
         if self.coach is not None:
             messages = without_dead_ends(messages)
         if self.dialect != "native":
+            from aar.providers.text_tools import render_messages
+
             messages = render_messages(messages, self.active.capabilities.dialect)
         return ProviderRequest(
             model=self.active.model,
@@ -83,10 +87,16 @@ class SessionView:
         """Return a maker of parsers for calls that are written as text; ``None`` where none may be."""
         if not tools:
             return None
+        return self._new_parser
+
+    def _new_parser(self) -> Parser:
+        # Imported with the first text of the first answer, not before the first request.
+        from aar.providers.text_tools import make_parser
+
         dialect, coach = self.active.capabilities.dialect, self.coach
         if coach is None:
-            return lambda: make_parser(dialect, self.resolve)
-        return lambda: coach.guard(make_parser(dialect, self.resolve, coach.project))
+            return make_parser(dialect, self.resolve)
+        return coach.guard(make_parser(dialect, self.resolve, coach.project))
 
     def ends_turn(self, tool_names: list[str]) -> bool:
         """Tell whether calls of these tools are the model's whole turn.

@@ -16,8 +16,6 @@ from aar.protocol.errors import ErrorKind, ProviderError
 from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
 from aar.providers.http import HttpClient, network_error
 from aar.providers.http_errors import parse_body, read_error, server_error
-from aar.providers.openai_body import BodyDecoder
-from aar.providers.openai_decode import AnswerContext
 from aar.providers.openai_encode import EncodedRequest, RequestEncoder, WireOptions
 
 if TYPE_CHECKING:
@@ -148,6 +146,10 @@ class OpenAICompatibleProvider(Provider):
             raise self._failure(error, answering=answering) from error
 
     async def _answer(self, response: Response, model: str, encoded: EncodedRequest) -> AsyncIterator[Delta]:
+        # Imported while the answer is on its way, not before the request.
+        from aar.providers.openai_body import BodyDecoder
+        from aar.providers.openai_decode import AnswerContext
+
         decoder = BodyDecoder(
             AnswerContext(
                 server=self._server,

@@ -19,7 +19,6 @@ from aar.safety.policy_types import Answer, Column, Decision, Verdict, explain, 
 from aar.safety.rule_proposals import propose_path_rule
 from aar.safety.rules import Effect, Rule, RuleRef, RuleSet, normal_host
 from aar.safety.shell_hard_stops import Places, normal
-from aar.safety.shell_policy import ShellJudge
 
 __all__ = ["Decision", "RuleSet", "SafetyPolicy", "explain", "patch_paths"]
 
@@ -99,7 +98,7 @@ class SafetyPolicy:
         """Return whether a call may run. ``wall`` is the wall that would hold, if not the policy's own."""
         enforced = (self.wall if wall is None else wall) != "none"
         if tool.name == "bash":
-            return ShellJudge(self, enforced=enforced).decide(str(arguments.get("command", "")))
+            return self._judge_command(str(arguments.get("command", "")), enforced=enforced)
         verdict = self._tool_rules(tool.name, self._judge(tool, arguments))
         verdict = self.final(verdict)
         proposed = (
@@ -112,6 +111,12 @@ class SafetyPolicy:
     def check_command(self, command: str, *, wall: str | None = None) -> Decision:
         """Return the decision for a shell command, as ``aar policy check`` does."""
         enforced = (self.wall if wall is None else wall) != "none"
+        return self._judge_command(command, enforced=enforced)
+
+    def _judge_command(self, command: str, *, enforced: bool) -> Decision:
+        # The shell's grammar is read with the first command, not at the start.
+        from aar.safety.shell_policy import ShellJudge
+
         return ShellJudge(self, enforced=enforced).decide(command)
 
     # --- shared with the judge of shell commands -----------------------------------------------------------
