@@ -20,7 +20,7 @@ from aar.core.agent import Agent, AgentConfig
 from aar.core.approvals import PermissionManager, Scope
 from aar.core.project_files import ProjectFiles
 from aar.core.prompt import SystemPrompt, build_prompt
-from aar.core.provider_runner import ActiveModel, ProviderRunner
+from aar.core.provider_runner import ActiveModel, ProviderRunner, Trace
 from aar.core.session import Session
 from aar.core.verify import Verifier
 from aar.core.view import SessionView
@@ -275,7 +275,7 @@ class Runtime:
         )
         return Agent(
             AgentConfig.from_config(self.config),
-            ProviderRunner(self.active, self.config.model),
+            ProviderRunner(self.active, self.config.model, trace=self._trace()),
             executor,
             lambda opened: self._view(opened, tools, files),
             files,
@@ -284,6 +284,14 @@ class Runtime:
             survey=self.survey,
             log=log_failure,
         )
+
+    def _trace(self) -> Trace | None:
+        """Return what writes requests and answers into the diagnostics log, if that is wanted."""
+        if "llm" not in self.config.log.trace:
+            return None
+        from aar.observability.diagnostics_log import trace
+
+        return lambda label, text: trace("llm", label, text())
 
     def policy(self) -> SafetyPolicy:
         """Return the policy for this workspace, mode and wall."""

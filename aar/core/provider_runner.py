@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from aar.config.schema import ModelConfig
@@ -168,6 +169,10 @@ def _fragment(delta: Delta) -> dict[str, object] | None:
     return {"index": delta.tool_index, "name": delta.tool_name, "arguments": delta.tool_arguments}
 
 
+Trace = Callable[[str, Callable[[], str]], None]
+"""``trace(label, text)``: the text is made only when it is written."""
+
+
 class ProviderRunner:
     """Asks one model, with retries.
 
@@ -176,6 +181,7 @@ class ProviderRunner:
         settings: ``[model]``: how often, and whether answers stream.
         clock: Monotonic seconds.
         chance: Uniform numbers in [0, 1), for the jitter of waits.
+        trace: Gets each request and answer as text, where ``[log] trace`` names ``llm``.
     """
 
     def __init__(
@@ -185,11 +191,13 @@ class ProviderRunner:
         *,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
+        trace: Trace | None = None,
     ) -> None:
         self.active = active
         self._settings = settings
         self._clock = clock
         self._chance = chance
+        self._trace = trace
         self._estimates = MessageEstimates()
 
     async def request(
@@ -211,6 +219,10 @@ class ProviderRunner:
         while True:
             attempt += 1
             state = _Attempt(emit, make_parser, self._clock())
+            if self._trace is not None:
+                self._trace(
+                    f"request {self.active.name} attempt {attempt}", partial(_traced_request, request)
+                )
             try:
                 response = await self._ask(request, state)
             except ProviderError as error:
@@ -223,6 +235,8 @@ class ProviderRunner:
                 state.keep_partial()
                 raise
             else:
+                if self._trace is not None:
+                    self._trace(f"answer {self.active.name}", partial(repr, response))
                 return self._store(request, response, state, attempt)
 
     async def _ask(self, request: ProviderRequest, state: _Attempt) -> ProviderResponse:
@@ -324,6 +338,13 @@ def _ends_in_cut_call(response: ProviderResponse) -> bool:
 
 def _milliseconds(state: _Attempt) -> float | None:
     return None if state.first_token is None else round((state.first_token - state.start) * 1000, 3)
+
+
+def _traced_request(request: ProviderRequest) -> str:
+    """Return a request for the diagnostics log: its last message in full, of the others their number."""
+    last = request.messages[-1].model_dump_json() if request.messages else ""
+    tools = ", ".join(tool.name for tool in request.tools)
+    return f"{len(request.messages)} messages, tools [{tools}], last: {last}"
 
 
 def _as_delta(block: TextBlock | ReasoningBlock | ToolUseBlock, place: int) -> Delta:

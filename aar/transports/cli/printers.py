@@ -146,6 +146,8 @@ class TextPrinter:
                 self._note(f"{event.message} Trying {wait} (attempt {event.attempt} failed).")
             case ErrorEvent():
                 self._note(event.message, important=True)
+            case StateEvent() if event.stop_reason is StopReason.VERIFIED:
+                self._note("Verified: the check passes.")
             case StateEvent() if event.stop_reason is not None and event.stop_reason in _REASONS:
                 self._note(_REASONS[event.stop_reason], important=True)
             case _:
