@@ -23,7 +23,7 @@ from aar.core.provider_runner import ProviderRunner, error_event
 from aar.core.run import Run, check_context
 from aar.core.run_record import RunRecord
 from aar.core.session import Session
-from aar.core.verify import Verifier
+from aar.core.verify import Verifier, describe_failure
 from aar.core.view import SessionView
 from aar.protocol.errors import AarError, ErrorKind, ProviderError, UsageError, error_kind
 from aar.protocol.events import ErrorEvent, Notice, UserMessage
@@ -293,7 +293,6 @@ class Agent:
         record.append(*(Notice(level="warning", message=text, code="mention") for text in problems))
         if view.coach is not None:
             await self._show_project(content, view.coach, run, record)
-            record.append(view.coach.heading())
         record.append(UserMessage(content=content, source=source))
         if view.coach is not None:
             record.append(view.coach.reminder())
@@ -317,7 +316,7 @@ class Agent:
     ) -> None:
         """Give a model that cannot look around the files that matter and the failing check."""
         check = await run.first_check()
-        failure = "" if check is None or check.passed else check.output
+        failure = "" if check is None or check.passed else describe_failure(check)
         if self._survey is not None:
             coach.project.refresh(await self._survey())
         words = "\n".join(block.text for block in content if isinstance(block, TextBlock))

@@ -16,10 +16,11 @@ from aar.core.project_files import ProjectFiles
 from aar.core.python_check import check_python, lost_definitions
 from aar.core.python_merge import restore_lost
 from aar.protocol.events import ContextEvent, Event, ToolResult
-from aar.protocol.messages import TextBlock, ToolUseBlock
+from aar.protocol.messages import Message, TextBlock, ToolUseBlock
 from aar.providers.text_tools import ParsedText, Parser
 
 _MAX_REVIEWS = 3
+_LOOKING = frozenset({"bash", "read_file"})
 _MAX_REPEATED = 600
 _MIN_OUTPUT = 900
 _TEST_NAME = re.compile(r"(^|/)(tests?/|test_[^/]*$|[^/]*_test\.|[^/]*\.(test|spec)\.|conftest\.py$)")
@@ -57,6 +58,9 @@ class FilesCoach:
         notes: Sentences for the user, to be taken with `take_notes`.
         reviews: How often the model was told what is wrong.
         setbacks: Answers of this run that were not good enough.
+        failure: What the model reads about the check that fails now, or empty.
+        objection: What is wrong with what it wrote last, or empty.
+        acted: Whether it ran commands or read files in this run.
     """
 
     project: ProjectFiles
@@ -65,6 +69,9 @@ class FilesCoach:
     notes: list[str] = field(default_factory=list[str])
     reviews: int = 0
     setbacks: int = 0
+    failure: str = ""
+    objection: str = ""
+    acted: bool = False
     _before: dict[str, str] = field(default_factory=dict[str, str])
     _known_problems: frozenset[str] = frozenset()
 
@@ -76,13 +83,10 @@ class FilesCoach:
             failure: Output of the failing check, or empty.
         """
         self.words = words
+        self.failure = failure
         text = self.project.describe(words, failure, self.budget)
         self._known_problems = frozenset(self._problems(self.project.paths))
-        return _context("notes", "", text)
-
-    def heading(self) -> Event:
-        """Return the event that stands right before the user's words, so that they are read as the task."""
-        return _context("notes", "", "Task:")
+        return _context("notes", "project", text)
 
     def reminder(self) -> Event:
         """Return the event that tells the form of the answer; it comes after the user's words."""
@@ -91,7 +95,7 @@ class FilesCoach:
             forms.append(READ_FORM)
         if _ABOUT_RUNNING.search(self.words):
             forms.append(RUN_FORM)
-        return _context("notes", "", " ".join(forms))
+        return _context("notes", "form of the answer", " ".join(forms))
 
     def form(self, paths: Sequence[str] = ()) -> str:
         """Return how to answer: with ``paths`` if given, else with new files that the task names."""
@@ -111,6 +115,27 @@ class FilesCoach:
 
     def _exists(self, name: str) -> bool:
         return any(path == name or path.endswith(f"/{name}") for path in self.project.known_paths())
+
+    def fresh(self) -> Message | None:
+        """Return the whole task anew, as the files are now; ``None`` while the conversation serves.
+
+        A small model that sees its own wrong answer gives it again. After a setback it is better asked
+        afresh, with the files as they stand and what is wrong with them, and nothing of what it said.
+        """
+        if not self.setbacks or self.acted:
+            return None
+        parts = [self.project.describe(self.words, self.failure, self.budget, again=True)]
+        if self.failure:
+            parts.append(f"The check fails:\n```\n{self.failure}\n```")
+        parts += [f"Task: {self.words}", self.objection or self.form()]
+        return Message(role="user", content=(TextBlock(text="\n\n".join(part for part in parts if part)),))
+
+    def set_back(self, failure: str | None = None, objection: str = "") -> None:
+        """Take note that the last answer was not good enough, and why."""
+        self.setbacks += 1
+        self.objection = objection
+        if failure is not None:
+            self.failure = failure
 
     def take_notes(self) -> list[str]:
         """Remove and return the sentences for the user."""
@@ -135,6 +160,7 @@ class FilesCoach:
             shown = "Everything you asked to see is shown above."
             return replace(parsed, calls=(), problem=self._asked_again(shown))
         self._remember(kept)
+        self.acted = self.acted or any(call.name in _LOOKING for call in kept)
         return replace(parsed, calls=tuple(kept))
 
     def _asked_again(self, problem: str) -> str:

@@ -135,13 +135,15 @@ class ProjectFiles:
                 loaded.append(ProjectFile(path, text))
         return loaded
 
-    def describe(self, prompt: str, failure: str, budget: int) -> str:
+    def describe(self, prompt: str, failure: str, budget: int, *, again: bool = False) -> str:
         """Return the project for the model: the file list, then the files that matter in full.
 
-        A file that was shown before and did not change is not shown again.
+        A file that was shown before and did not change is not shown again, unless ``again`` is set.
         """
         chosen = [
-            file for file in self.select(prompt, failure, budget) if self._shown.get(file.path) != file.text
+            file
+            for file in self.select(prompt, failure, budget)
+            if again or self._shown.get(file.path) != file.text
         ]
         for file in chosen:
             self._shown[file.path] = file.text

@@ -58,8 +58,8 @@ class ModelView(Protocol):
         """Return what the model should hear about what it just did, before its turn is accepted."""
         ...
 
-    def setback(self) -> None:
-        """Take note that an answer was not good enough."""
+    def setback(self, *, failure: str | None = None, objection: str = "") -> None:
+        """Take note that an answer was not good enough: of the check that fails, or of what is wrong."""
         ...
 
     def take_notes(self) -> list[str]:
@@ -196,7 +196,7 @@ class Run:
             return None
         objection = self._view.review(results) if results else None
         if objection is not None:
-            self._view.setback()
+            self._view.setback(objection=_said(objection))
             self._emit.append(objection)
             return None
         if self._verifier is None:
@@ -213,7 +213,7 @@ class Run:
         self._set_state(AgentState.RUNNING)
         if result.passed:
             return StopReason.VERIFIED
-        self._view.setback()
+        self._view.setback(failure=describe_failure(result))
         self._failures.append(result.signature)
         if self._failures[-_SAME_FAILURES:] == [result.signature] * _SAME_FAILURES:
             return StopReason.REPETITION
@@ -257,3 +257,10 @@ def check_context(result: CheckResult) -> Event:
         content=(TextBlock(text=describe_failure(result)),),
         trusted=False,
     )
+
+
+def _said(event: Event) -> str:
+    """Return the text of a context event."""
+    if not isinstance(event, ContextEvent):
+        return ""
+    return "\n".join(block.text for block in event.content if isinstance(block, TextBlock))

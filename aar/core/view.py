@@ -54,9 +54,7 @@ class SessionView:
 
     def request(self, *, tools: bool) -> ProviderRequest:
         """Return the next request; without tools the model can only answer in text."""
-        messages = self.session.messages(self.agent_id)
-        if self.coach is not None:
-            messages = without_dead_ends(messages)
+        messages = self._messages()
         if self.dialect != "native":
             from aar.providers.text_tools import render_messages
 
@@ -75,6 +73,12 @@ class SessionView:
     def _max_output(self) -> int | None:
         configured: int | None = self.settings.get("max_output_tokens")
         return self.coach.max_output_tokens if configured is None and self.coach is not None else configured
+
+    def _messages(self) -> list[Message]:
+        if self.coach is None:
+            return self.session.messages(self.agent_id)
+        fresh = self.coach.fresh()
+        return [fresh] if fresh is not None else without_dead_ends(self.session.messages(self.agent_id))
 
     def _temperature(self) -> float | None:
         """Return the temperature: a small model that was sent back must not give the same answer again."""
@@ -113,10 +117,10 @@ class SessionView:
         """Return what the model should hear about what it wrote, where nothing else checks it."""
         return None if self.coach is None else self.coach.review(results)
 
-    def setback(self) -> None:
-        """Take note that an answer was not good enough."""
+    def setback(self, *, failure: str | None = None, objection: str = "") -> None:
+        """Take note that an answer was not good enough; see `FilesCoach.set_back`."""
         if self.coach is not None:
-            self.coach.setbacks += 1
+            self.coach.set_back(failure, objection)
 
     def take_notes(self) -> list[str]:
         """Remove and return sentences for the user."""

@@ -261,3 +261,25 @@ def test_a_checks_output_is_cut_to_what_matters() -> None:
     )
     assert essential(noisy) == "F.\n\n=== FAILURES ===\nE  assert 1 == 2\n1 failed, 1 passed in 0.20s"
     assert essential("Traceback\n  File x\n") == "Traceback\n  File x"
+
+
+def test_after_a_setback_the_model_is_asked_afresh_with_the_files_as_they_are(tmp_path: Path) -> None:
+    made = coach(tmp_path, {"a.py": "x = 1\n"}, "set x to 3")
+    assert made.fresh() is None, "the conversation serves until something went wrong"
+    (tmp_path / "a.py").write_text("x = 2\n")
+    made.set_back(failure="assert 2 == 3")
+    text = made.fresh().text if made.fresh() is not None else ""
+    assert "x = 2" in text
+    assert "x = 1" not in text
+    assert text.index("assert 2 == 3") < text.index("Task: set x to 3")
+    made.set_back(objection="a.py, line 1: bad.")
+    assert (made.fresh() or Message(role="user", content=())).text.endswith("a.py, line 1: bad.")
+
+
+def test_a_model_that_ran_a_command_keeps_its_conversation(tmp_path: Path) -> None:
+    made = coach(tmp_path, {"a.py": "x = 1\n"}, "run ls")
+    parser = made.guard(make_parser("files", lambda name: name, made.project))
+    parser.feed("RUN: ls")
+    assert [call.name for call in parser.finish().calls] == ["bash"]
+    made.set_back(failure="no")
+    assert made.fresh() is None
