@@ -40,6 +40,10 @@ _RENAME = re.compile(
 _FILE_NAME = re.compile(
     r"(?<![\w./-])([\w-]+(?:/[\w.-]+)*\.(?:py|js|ts|md|txt|json|toml|yaml|yml|sh|html|css|c|go|rs))\b"
 )
+_IS_QUESTION = re.compile(
+    r"^\s*(?:what|which|why|how|where|who|when|explain|describe|summari[sz]e)\b[^.!?]*[?.]?\s*$",
+    re.IGNORECASE,
+)
 _ABOUT_RUNNING = re.compile(r"\b(?:run|execute|start|launch|install|list|print the output)\b", re.IGNORECASE)
 
 ANSWER_FORM = "Answer with the changed files, complete."
@@ -90,6 +94,8 @@ class FilesCoach:
 
     def reminder(self) -> Event:
         """Return the event that tells the form of the answer; it comes after the user's words."""
+        if _IS_QUESTION.search(self.words):
+            return _context("notes", "form of the answer", "Answer in words.")
         forms = [self.form()]
         if not self.project.all_shown:
             forms.append(READ_FORM)

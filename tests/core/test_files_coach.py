@@ -283,3 +283,20 @@ def test_a_model_that_ran_a_command_keeps_its_conversation(tmp_path: Path) -> No
     assert [call.name for call in parser.finish().calls] == ["bash"]
     made.set_back(failure="no")
     assert made.fresh() is None
+
+
+@pytest.mark.parametrize(
+    ("words", "question"),
+    [
+        ("What does add do?", True),
+        ("explain calc.py", True),
+        ("Which lines did you change?", True),
+        ("Why does add fail? Fix it.", False),
+        ("Fix add. What was wrong?", False),
+        ("How to sort is documented. Implement it!", False),
+        ("add a function", False),
+    ],
+)
+def test_a_question_is_to_be_answered_in_words(tmp_path: Path, words: str, question: bool) -> None:
+    made = coach(tmp_path, {"calc.py": "def add(a, b):\n    return a + b\n"}, words)
+    assert (said(made.reminder()) == "Answer in words.") == question
