@@ -41,7 +41,7 @@ _FILE_NAME = re.compile(
     r"(?<![\w./-])([\w-]+(?:/[\w.-]+)*\.(?:py|js|ts|md|txt|json|toml|yaml|yml|sh|html|css|c|go|rs))\b"
 )
 _IS_QUESTION = re.compile(
-    r"^\s*(?:what|which|why|how|where|who|when|explain|describe|summari[sz]e)\b[^.!?]*[?.]?\s*$",
+    r"^\s*(?:what|which|why|how|where|who|when|explain|describe|summari[sz]e)\b(?:[^.!?]|\.\w)*[?.]?\s*$",
     re.IGNORECASE,
 )
 _ABOUT_RUNNING = re.compile(r"\b(?:run|execute|start|launch|install|list|print the output)\b", re.IGNORECASE)
