@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from aar.protocol.errors import ConfigurationError, StorageError
 from aar.protocol.events import Event, Notice, PlanEvent, PlanItem, ToolCall
 from aar.protocol.ports import Emit, Process, ToolContext
 from aar.protocol.tool import ToolSpec
-from aar.providers.base import Dialect
+from aar.providers.base import Dialect, ProviderCapabilities
 from aar.providers.factory import choose_model, make_provider, parse_model
 from aar.safety.files import WorkspaceFiles
 from aar.safety.policy import RuleSet, SafetyPolicy
@@ -502,7 +502,17 @@ def make_active_model(base: Base, base_url: str | None = None) -> tuple[ActiveMo
         name, base.config, data_dir=base.paths.data, runtime_dir=base.paths.runtime, base_url=base_url
     )
     _, model = parse_model(name)
-    return ActiveModel(name, provider, model, provider.capabilities(model)), why
+    return ActiveModel(name, provider, model, _capabilities(provider.capabilities(model), base.config)), why
+
+
+def _capabilities(told: ProviderCapabilities, config: Config) -> ProviderCapabilities:
+    """Return what the model can do; ``[model] dialect`` and ``context_window`` win over what is told."""
+    changes: dict[str, Any] = {}
+    if config.model.dialect != "auto":
+        changes["dialect"] = config.model.dialect
+    if config.model.context_window is not None:
+        changes["context_window"] = config.model.context_window
+    return replace(told, **changes) if changes else told
 
 
 def _ollama_runs() -> bool:

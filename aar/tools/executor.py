@@ -24,6 +24,9 @@ from aar.tools.schema import validate_arguments
 
 __all__ = ["StepResults", "ToolExecutor", "cut_middle", "failure"]
 
+MAX_ARGUMENT_CHARS = 1_000_000
+"""Characters of one call's arguments; a file of more is not written by a model in one piece."""
+
 _PARTIAL_CHARS = 4000
 _WRITES = frozenset({SideEffect.WRITE, SideEffect.EXECUTE})
 _GIVE_UP_S = 5.0
@@ -302,6 +305,13 @@ def cut_middle(text: str, limit: int, reference: str | None) -> str:
 
 
 def _validated(spec: ToolSpec, call: ToolCall, *, cut: bool) -> Any:
+    size = sum(len(value) for value in call.arguments.values() if isinstance(value, str))
+    if size > MAX_ARGUMENT_CHARS:
+        raise ToolFailure(
+            ToolCategory.INVALID_ARGUMENTS,
+            f"The arguments of {spec.name} have {size:,} characters, more than the {MAX_ARGUMENT_CHARS:,} "
+            "that are taken. Do the work in smaller pieces.",
+        )
     if cut:
         raise ToolFailure(
             ToolCategory.INVALID_ARGUMENTS,

@@ -77,3 +77,11 @@ def test_requests_and_answers_are_traced_when_that_is_wanted(project: Path, hell
     assert "say hi" in log
     assert "answer scripted/" in log
     assert json.dumps("say hi")[1:-1] in log
+
+
+def test_the_dialect_of_a_model_can_be_set(project: Path) -> None:
+    repository(project)
+    model = script(project.parent / "s.json", WHOLE)
+    ran = aar("run", "add is wrong", "--model", model, "--set", 'model.dialect="files"', cwd=project)
+    assert ran.out == "Changed calc.py (+1 -1)\n"
+    assert "a + b" in (project / "calc.py").read_text()

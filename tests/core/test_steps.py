@@ -62,6 +62,15 @@ async def test_an_unknown_tool_gets_a_result_with_the_nearest_names(tmp_path: Pa
     assert "read_file" in result.output
 
 
+async def test_arguments_that_are_too_large_are_refused(tmp_path: Path) -> None:
+    world = World(tmp_path, [Turn(calls=[call("write_file", path="a", content="x" * 1_000_001)]), "Done."])
+    await world.run()
+    (result,) = world.results
+    assert result.category == "invalid_arguments"
+    assert "smaller pieces" in result.output
+    assert not (tmp_path / "a").exists()
+
+
 async def test_broken_arguments_get_a_result_and_do_not_run(tmp_path: Path) -> None:
     broken = ToolUseBlock(call_id="x", name="write_file", raw_arguments='{"path": "a", "content": "')
     wrong = call("write_file", path=7, content=["x"])
