@@ -44,7 +44,7 @@ _IS_QUESTION = re.compile(
     r"^\s*(?:what|which|why|how|where|who|when|explain|describe|summari[sz]e)\b(?:[^.!?]|\.\w)*[?.]?\s*$",
     re.IGNORECASE,
 )
-_ABOUT_RUNNING = re.compile(r"\b(?:run|execute|start|launch|install|list|print the output)\b", re.IGNORECASE)
+_ABOUT_RUNNING = re.compile(r"\b(?:run|execute|install)\b", re.IGNORECASE)
 
 ANSWER_FORM = "Answer with the changed files, complete."
 READ_FORM = "To see another file first, answer only with READ: and its path."
@@ -161,7 +161,7 @@ class FilesCoach:
         if not parsed.calls:
             return parsed
         kept = self._without_tests([call for call in parsed.calls if not self._is_needless(call)])
-        kept = [self._completed(call) for call in kept]
+        kept = [self._completed(call) for call in self._without_extras(kept)]
         if not kept:
             shown = "Everything you asked to see is shown above."
             return replace(parsed, calls=(), problem=self._asked_again(shown))
@@ -176,6 +176,16 @@ class FilesCoach:
 
     def _is_needless(self, call: ToolUseBlock) -> bool:
         return call.name == "read_file" and self.project.is_shown(str(call.arguments.get("path", "")))
+
+    def _without_extras(self, calls: list[ToolUseBlock]) -> list[ToolUseBlock]:
+        """Leave out commands beside written files when the task is not to run something.
+
+        Small models add them out of habit, and then run them over and over; ``--verify`` checks the work.
+        """
+        wrote = any(call.name not in _LOOKING for call in calls)
+        if not wrote or _ABOUT_RUNNING.search(self.words):
+            return calls
+        return [call for call in calls if call.name not in _LOOKING]
 
     def _completed(self, call: ToolUseBlock) -> ToolUseBlock:
         """Put back what a whole-file answer left out of a Python file although nobody asked for that."""

@@ -300,3 +300,23 @@ def test_a_model_that_ran_a_command_keeps_its_conversation(tmp_path: Path) -> No
 def test_a_question_is_to_be_answered_in_words(tmp_path: Path, words: str, question: bool) -> None:
     made = coach(tmp_path, {"calc.py": "def add(a, b):\n    return a + b\n"}, words)
     assert (said(made.reminder()) == "Answer in words.") == question
+
+
+def test_commands_beside_written_files_run_only_when_the_task_is_to_run_something(tmp_path: Path) -> None:
+    text = "a.py\n```python\nx = 2\n```\nRUN: python a.py"
+
+    def names(words: str) -> list[str]:
+        made = coach(tmp_path, {"a.py": "x = 1\n"}, words)
+        parser = made.guard(make_parser("files", lambda name: name, made.project))
+        parser.feed(text)
+        return [call.name for call in parser.finish().calls]
+
+    assert names("an empty list must give 2") == ["write_file"]
+    assert names("set x to 2 and run it") == ["write_file", "bash"]
+
+
+def test_the_form_speaks_of_commands_only_when_the_task_does(tmp_path: Path) -> None:
+    assert "RUN:" not in said(
+        coach(tmp_path, {"a.py": "x = 1\n"}, "average() fails for an empty list").reminder()
+    )
+    assert "RUN:" in said(coach(tmp_path, {"a.py": "x = 1\n"}, "run the tests").reminder())
