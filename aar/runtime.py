@@ -18,7 +18,6 @@ from aar.config.schema import Config, PermissionMode
 from aar.config.trust import TrustStore, fingerprint, untrusted_notice
 from aar.core.agent import Agent, AgentConfig
 from aar.core.approvals import PermissionManager, Scope
-from aar.core.project_files import ProjectFiles
 from aar.core.prompt import SystemPrompt, build_prompt
 from aar.core.provider_runner import ActiveModel, ProviderRunner, Trace
 from aar.core.session import Session
@@ -349,6 +348,7 @@ class Runtime:
         coach = None
         if self.active.capabilities.dialect == "files":
             from aar.core.files_coach import FilesCoach
+            from aar.core.project_files import ProjectFiles
 
             coach = FilesCoach(ProjectFiles(files), self.config.context.files_budget_tokens)
         return SessionView(

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from aar.core.tokens import estimate_text
 from aar.protocol.errors import ToolFailure
+from aar.providers.dialects.files_text import language_of, render_file
 
 _MAX_LISTED = 80
 _MAX_SCANNED = 2000
@@ -34,12 +35,6 @@ _DEFINITION = re.compile(
 _SKIPPED_NAMES = frozenset(
     {"package-lock.json", "yarn.lock", "poetry.lock", "uv.lock", "Cargo.lock", "LICENSE"}
 )
-_LANGUAGES = {
-    ".py": "python", ".js": "javascript", ".ts": "typescript", ".tsx": "tsx", ".jsx": "jsx",
-    ".rs": "rust", ".go": "go", ".java": "java", ".c": "c", ".h": "c", ".cpp": "cpp", ".rb": "ruby",
-    ".sh": "bash", ".toml": "toml", ".json": "json", ".yaml": "yaml", ".yml": "yaml", ".md": "markdown",
-    ".html": "html", ".css": "css", ".sql": "sql", ".txt": "text",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +157,7 @@ class ProjectFiles:
 
 def show_file(path: str, text: str) -> str:
     """Return a file as a path line and a fenced block, the form in which the model answers too."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    body = text if text.endswith("\n") or not text else text + "\n"
-    return f"{path}\n{fence}{_LANGUAGES.get(PurePosixPath(path).suffix, '')}\n{body}{fence}"
+    return render_file(path, text if text.endswith("\n") or not text else text + "\n")
 
 
 def score(files: Sequence[ProjectFile], prompt: str, failure: str) -> list[ProjectFile]:
@@ -229,4 +220,4 @@ def _imports(text: str, stem: str) -> bool:
 
 
 def _is_source(file: ProjectFile) -> bool:
-    return PurePosixPath(file.path).suffix in _LANGUAGES
+    return bool(language_of(file.path))

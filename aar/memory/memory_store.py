@@ -6,9 +6,9 @@ from builtins import list as List  # noqa: N812 - the stores have a method named
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from aar.config.paths import project_key
 from aar.memory.event_lines import Problem, parse_line
 from aar.memory.session_scan import SessionInfo, scan_events
-from aar.memory.session_store import project_key
 from aar.protocol.errors import StorageError
 from aar.protocol.events import Event
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from aar.config.paths import project_key
 from aar.memory.event_lines import Problem, read_events, tail_events
 from aar.memory.file_lock import lock_holder, try_lock
 from aar.memory.session_file import SessionFile
@@ -21,7 +21,7 @@ from aar.memory.session_scan import SessionInfo, scan_file
 from aar.protocol.errors import StorageError
 from aar.protocol.events import Event
 
-__all__ = ["EventFile", "EventStore", "Problem", "SessionFile", "SessionInfo", "SessionStore", "project_key"]
+__all__ = ["EventFile", "EventStore", "Problem", "SessionFile", "SessionInfo", "SessionStore"]
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SUFFIX = ".jsonl"
@@ -94,14 +94,6 @@ class EventStore(Protocol):
     def exists(self, session_id: str) -> bool:
         """Tell whether there is such a session."""
         ...
-
-
-def project_key(root: Path) -> str:
-    """Return the name of the folder for the sessions of a project: base name, ``-``, 12 hex digits."""
-    resolved = root.resolve()
-    digest = hashlib.sha256(os.fsencode(resolved)).hexdigest()[:12]
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", resolved.name).strip("._")[:60] or "root"
-    return f"{name}-{digest}"
 
 
 class SessionStore:

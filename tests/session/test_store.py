@@ -44,7 +44,7 @@ def test_files_and_folders_are_private_and_in_the_project_s_folder(tmp_path: Pat
 
 
 def test_a_project_key_has_no_odd_characters(tmp_path: Path) -> None:
-    assert project_key(tmp_path / "my pröject\n!").startswith("my_pr_ject-")
+    assert project_key(tmp_path / "my pröject\n!").startswith("my-pr-ject-")
     assert project_key(Path("/")).startswith("root-")
 
 

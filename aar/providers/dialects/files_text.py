@@ -49,7 +49,7 @@ def render_call(call: ToolUseBlock) -> str:
     arguments = call.arguments
     match call.name:
         case "write_file" if set(arguments) == {"path", "content"}:
-            return _file(str(arguments["path"]), str(arguments["content"]))
+            return render_file(str(arguments["path"]), str(arguments["content"]))
         case "bash" if set(arguments) == {"command"}:
             return _run(str(arguments["command"]))
         case "read_file" if set(arguments) == {"path"}:
@@ -58,7 +58,8 @@ def render_call(call: ToolUseBlock) -> str:
             return f"({call.name} {json.dumps(arguments, ensure_ascii=False)})"
 
 
-def _file(path: str, content: str) -> str:
+def render_file(path: str, content: str) -> str:
+    """Return a file as the dialect writes it: a path line and a fenced block."""
     marks = fences.enough(content)
     shown = path if _PLAIN_PATH.fullmatch(path) else f"`{path}`"
     head = f"{shown}\n{marks}{language_of(path)}\n{content}"

@@ -8,6 +8,7 @@ import click
 
 from aar.config.schema import PermissionMode
 from aar.runtime import make_policy, open_base
+from aar.safety.policy import Decision
 from aar.safety.policy import explain as explain_decision
 from aar.transports.cli.groups import NearestGroup
 
@@ -20,15 +21,19 @@ def policy() -> None:
 _MODE = click.Choice(["plan", "ask", "edit", "auto", "unsafe"])
 
 
+def _judge(mode: PermissionMode | None, wall: str, command: str) -> tuple[PermissionMode, Decision]:
+    base = open_base(mode=mode)
+    chosen = base.config.permissions.mode or "ask"
+    return chosen, make_policy(base, chosen, wall).check_command(command)
+
+
 @policy.command()
 @click.option("--mode", type=_MODE, help="Permission mode; by default the configured one, else ask.")
 @click.option("--wall", default="landlock", show_default=True, help="The wall to assume; none: no wall.")
 @click.argument("command", metavar="CMD")
 def check(mode: PermissionMode | None, wall: str, command: str) -> None:
     """Print as JSON whether the shell command CMD may run."""
-    base = open_base(mode=mode)
-    chosen = base.config.permissions.mode or "ask"
-    decision = make_policy(base, chosen, wall).check_command(command)
+    _, decision = _judge(mode, wall, command)
     click.echo(json.dumps(explain_decision(decision), ensure_ascii=False))
 
 
@@ -38,9 +43,7 @@ def check(mode: PermissionMode | None, wall: str, command: str) -> None:
 @click.argument("command", metavar="CMD")
 def explain(mode: PermissionMode | None, wall: str, command: str) -> None:
     """Tell in words whether the shell command CMD may run."""
-    base = open_base(mode=mode)
-    chosen = base.config.permissions.mode or "ask"
-    decision = make_policy(base, chosen, wall).check_command(command)
+    chosen, decision = _judge(mode, wall, command)
     rule = f" by the rule {decision.rule.text} ({decision.rule.layer})" if decision.rule else ""
     click.echo(f"{decision.decision}{rule} in mode {chosen}")
     for reason in decision.reasons:
