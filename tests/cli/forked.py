@@ -22,7 +22,7 @@ MODULES = [
     "aar.transports.cli.models",
     "aar.transports.cli.config",
     "aar.transports.cli.printers",
-    "aar.runtime",
+    "aar.runtime.parts",
     "aar.providers.scripted",
     "aar.providers.openai_compatible",
     "aar.tools.builtin.catalogue",

@@ -1,23 +1,19 @@
-"""The one place where the parts are put together: configuration in, `Runtime` out."""
+"""All parts of one aar process, put together: configuration in, `Runtime` out."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import socket
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aar.config.load import LoadedConfig, load_config
-from aar.config.paths import Paths, ensure, paths, project_root
+from aar.config.paths import ensure
 from aar.config.schema import Config, PermissionMode
-from aar.config.trust import TrustStore, fingerprint, untrusted_notice
 from aar.core.agent import Agent, AgentConfig
-from aar.core.approvals import PermissionManager, Scope
+from aar.core.approvals import PermissionManager
 from aar.core.prompt import SystemPrompt, build_prompt
 from aar.core.provider_runner import ActiveModel, ProviderRunner, Trace
 from aar.core.session import Session
@@ -29,130 +25,19 @@ from aar.protocol.errors import ConfigurationError, StorageError
 from aar.protocol.events import Event, Notice, PlanEvent, PlanItem, ToolCall
 from aar.protocol.ports import Emit, Process, ToolContext
 from aar.protocol.tool import ToolSpec
-from aar.providers.base import Dialect, ProviderCapabilities
-from aar.providers.factory import choose_model, make_provider, parse_model
+from aar.providers.base import Dialect
+from aar.runtime.base import Base, log_failure, open_base
+from aar.runtime.models import make_active_model
+from aar.runtime.policy import choose_mode, make_policy, save_rule
 from aar.safety.files import WorkspaceFiles
-from aar.safety.policy import RuleSet, SafetyPolicy
-from aar.safety.rules import Layer
+from aar.safety.policy import SafetyPolicy
 from aar.safety.spawn import ProcessSpawner
 from aar.tools.executor import ToolExecutor
 from aar.tools.output_store import OutputStore
 from aar.tools.registry import ToolRegistry
 
-if TYPE_CHECKING:
-    from aar.safety.redact import Redactor
-
-_OLLAMA = ("127.0.0.1", 11434)
-_OLLAMA_TIMEOUT_S = 0.15
 _MAX_SURVEY = 20_000
 _SMALL_TOOLS = frozenset({"read_file", "write_file", "edit_file", "bash", "list_directory", "grep"})
-
-
-@dataclass(frozen=True)
-class Base:
-    """What needs no model: folders, settings, trust, sessions.
-
-    Attributes:
-        paths: aar's own folders.
-        loaded: The configuration with its origins.
-        cwd: Where aar was started, resolved.
-        workspace: Root of the project.
-        trusted: Whether the project's own settings act.
-        notices: Sentences for the user.
-    """
-
-    paths: Paths
-    loaded: LoadedConfig
-    cwd: Path
-    workspace: Path
-    trusted: bool
-    notices: tuple[str, ...]
-
-    @property
-    def config(self) -> Config:
-        """All settings."""
-        return self.loaded.config
-
-    @property
-    def own_folders(self) -> tuple[Path, ...]:
-        """Folders of aar itself, which commands may not read."""
-        return self.paths.data, self.paths.config, self.paths.cache, self.paths.runtime
-
-    def store(self) -> SessionStore:
-        """Return the store of sessions on disk."""
-        return SessionStore(self.paths.sessions)
-
-
-def open_base(
-    *,
-    cwd: Path | None = None,
-    config_file: Path | None = None,
-    profile: str | None = None,
-    sets: Sequence[str] = (),
-    flags: Mapping[str, object] | None = None,
-    trust: bool = False,
-    model: str | None = None,
-    mode: PermissionMode | None = None,
-    debug: bool = False,
-    environ: Mapping[str, str] | None = None,
-) -> Base:
-    """Read the configuration for ``cwd``.
-
-    Raises:
-        ConfigurationError: A setting, file or folder is wrong.
-    """
-    environ = os.environ if environ is None else environ
-    here = _working_folder(cwd)
-    own = paths(environ)
-    workspace = project_root(here)
-    found = fingerprint(workspace)
-    store = TrustStore(own)
-    if trust:
-        store.record(workspace, found)
-    trusted = bool(found.items) and store.is_trusted(workspace, found)
-    given = {"model.name": model, "permissions.mode": mode, **(flags or {})}
-    loaded = load_config(
-        here,
-        paths=own,
-        trusted=trusted,
-        config_file=config_file,
-        profile=profile,
-        flags={key: value for key, value in given.items() if value is not None},
-        sets=sets,
-        environ=environ,
-    )
-    untrusted = None if trusted else untrusted_notice(found)
-    notices = (*loaded.notices, *((untrusted,) if untrusted else ()))
-    start_log(loaded.config, own, debug=debug)
-    return Base(own, loaded, here, workspace, trusted, notices)
-
-
-def _working_folder(cwd: Path | None) -> Path:
-    try:
-        here = (cwd or Path.cwd()).expanduser()
-        if here.is_dir():
-            return here.resolve()
-    except FileNotFoundError:
-        raise ConfigurationError("The present folder was removed; change to one that exists.") from None
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ConfigurationError(f"The folder {cwd} cannot be used: {error}.") from error
-    raise ConfigurationError(f"The folder {here} does not exist; --cwd names an existing one.")
-
-
-def start_log(config: Config, own: Paths, *, debug: bool = False) -> None:
-    """Send what the parts log into the redacted file below ``<data>/logs``."""
-    from aar.observability.diagnostics_log import setup_logging
-
-    redactor: list[Redactor] = []
-
-    def redact(text: str) -> str:
-        if not redactor:
-            from aar.safety.redact import Redactor
-
-            redactor.append(Redactor())
-        return redactor[0].redact(text)
-
-    setup_logging(config.log, own.logs, redact, debug=debug)
 
 
 @dataclass
@@ -252,7 +137,7 @@ class Runtime:
     def agent(self, session: Session) -> Agent:
         """Return an agent for ``session``, with policy, tools and model in place."""
         policy = self.policy()
-        approvals = PermissionManager(lambda rule, scope: _save_rule(policy, rule, scope))
+        approvals = PermissionManager(lambda rule, scope: save_rule(policy, rule, scope))
         files = self.files()
         outputs = OutputStore(self._outputs_folder(session))
         tools = self.tools()
@@ -461,7 +346,7 @@ def open_runtime(
         from aar.tools.builtin.catalogue import builtin_tools
 
         registry = ToolRegistry(builtin_tools())
-        mode = _mode(base, spawner, interactive, notices)
+        mode = choose_mode(base, spawner, interactive, notices)
         custom_prompt = _custom_prompt(system_prompt)
         store = _store(base)
     except BaseException:
@@ -480,85 +365,6 @@ def open_runtime(
         custom_prompt=custom_prompt,
         notices=notices,
     )
-
-
-def make_active_model(base: Base, base_url: str | None = None) -> tuple[ActiveModel, str | None]:
-    """Return the model that answers, and why it was chosen where nobody named it.
-
-    Raises:
-        ConfigurationError: There is none, or its settings are wrong.
-    """
-    name, why = base.config.model.name, None
-    if name is None:
-        choice = choose_model(
-            base.config,
-            os.environ,
-            ollama_running=_ollama_runs,
-            local_installed=lambda: _local_installed(base),
-            ollama_models=_ollama_models,
-        )
-        name, why = choice.name, choice.why
-    provider = make_provider(
-        name, base.config, data_dir=base.paths.data, runtime_dir=base.paths.runtime, base_url=base_url
-    )
-    _, model = parse_model(name)
-    return ActiveModel(name, provider, model, _capabilities(provider.capabilities(model), base.config)), why
-
-
-def _capabilities(told: ProviderCapabilities, config: Config) -> ProviderCapabilities:
-    """Return what the model can do; ``[model] dialect`` and ``context_window`` win over what is told."""
-    changes: dict[str, Any] = {}
-    if config.model.dialect != "auto":
-        changes["dialect"] = config.model.dialect
-    if config.model.context_window is not None:
-        changes["context_window"] = config.model.context_window
-    return replace(told, **changes) if changes else told
-
-
-def _ollama_runs() -> bool:
-    try:
-        socket.create_connection(_OLLAMA, _OLLAMA_TIMEOUT_S).close()
-    except OSError:
-        return False
-    return True
-
-
-def _ollama_models() -> list[str]:
-    """Return what the running Ollama has; empty when it does not tell within a second."""
-    import json
-    from http.client import HTTPConnection, HTTPException
-
-    connection = HTTPConnection(*_OLLAMA, timeout=1)
-    try:
-        connection.request("GET", "/v1/models")
-        listed = json.loads(connection.getresponse().read(1_000_000))
-        return [str(item["id"]) for item in listed["data"]]
-    except (OSError, HTTPException, ValueError, KeyError, TypeError):
-        return []
-    finally:
-        connection.close()
-
-
-def _local_installed(base: Base) -> bool:
-    from aar.providers.local import installed
-
-    return installed(base.config.providers.get("local"), base.paths.data)
-
-
-def _mode(base: Base, spawner: ProcessSpawner, interactive: bool, notices: list[str]) -> PermissionMode:
-    """Return the permission mode: as set, else ``ask`` with a person, ``auto`` where a wall holds."""
-    from aar.config.tighten import stricter_mode
-
-    mode = base.config.permissions.mode
-    if mode is not None:
-        return mode
-    if interactive:
-        return stricter_mode("ask", base.loaded.mode_ceiling)
-    if spawner.status().enforced:
-        return stricter_mode("auto", base.loaded.mode_ceiling)
-    reasons = " ".join(spawner.status().reasons)
-    notices.append(f"No sandbox holds here, so calls that need approval will be denied. {reasons}")
-    return stricter_mode("ask", base.loaded.mode_ceiling)
 
 
 def _dialect_rules(dialect: Dialect, tools: Sequence[ToolSpec]) -> str:
@@ -592,51 +398,6 @@ def _custom_prompt(file: Path | None) -> tuple[str, str] | None:
         raise ConfigurationError(f"--system-prompt {file} cannot be read: {error.strerror}.") from error
 
 
-def make_policy(base: Base, mode: PermissionMode, wall: str, roots: Sequence[Path] = ()) -> SafetyPolicy:
-    """Return the policy for a workspace under ``mode`` behind ``wall``.
-
-    Raises:
-        ConfigurationError: A rule is not understood, or the mode needs a wall that is not there.
-    """
-    layers = [
-        RuleSet.parse(_rule_layer(layer), **{kind: tuple(rules) for kind, rules in kinds.items()})
-        for layer, kinds in base.loaded.rule_layers.items()
-    ]
-    sandbox = base.config.sandbox
-    return SafetyPolicy(
-        mode,
-        base.workspace,
-        rules=layers,
-        extra_roots=(*roots, *(Path(path).expanduser() for path in sandbox.writable)),
-        wall=wall,
-        readable=sandbox.readable,
-        secrets=sandbox.secrets,
-        protected=sandbox.protected,
-    )
-
-
-def _rule_layer(layer: str) -> Layer:
-    """Return the layer of policy for a layer of the configuration."""
-    if layer in ("managed", "project"):
-        return "managed" if layer == "managed" else "project"
-    return "user"
-
-
 async def _nobody(question: str, options: Sequence[str]) -> str | None:
     """Answer for the user where nobody can."""
     return None
-
-
-def _save_rule(policy: SafetyPolicy, rule: str, scope: Scope) -> None:
-    """Keep a rule that an approval asked for, for this session."""
-    policy.rules = (*policy.rules, RuleSet.parse("session", allow=(rule,)))
-
-
-def log_failure(what: str, error: BaseException) -> None:
-    """Write a defect with its traceback into the diagnostics log."""
-    import logging
-
-    logging.getLogger("aar").error(what, exc_info=error)
-
-
-__all__ = ["Base", "Runtime", "open_base", "open_runtime"]

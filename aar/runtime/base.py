@@ -1,0 +1,133 @@
+"""What needs no model: folders, settings, trust, sessions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aar.config.load import LoadedConfig, load_config
+from aar.config.paths import Paths, paths, project_root
+from aar.config.schema import Config, PermissionMode
+from aar.config.trust import TrustStore, fingerprint, untrusted_notice
+from aar.memory.session_store import SessionStore
+from aar.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from aar.safety.redact import Redactor
+
+
+@dataclass(frozen=True)
+class Base:
+    """What needs no model: folders, settings, trust, sessions.
+
+    Attributes:
+        paths: aar's own folders.
+        loaded: The configuration with its origins.
+        cwd: Where aar was started, resolved.
+        workspace: Root of the project.
+        trusted: Whether the project's own settings act.
+        notices: Sentences for the user.
+    """
+
+    paths: Paths
+    loaded: LoadedConfig
+    cwd: Path
+    workspace: Path
+    trusted: bool
+    notices: tuple[str, ...]
+
+    @property
+    def config(self) -> Config:
+        """All settings."""
+        return self.loaded.config
+
+    @property
+    def own_folders(self) -> tuple[Path, ...]:
+        """Folders of aar itself, which commands may not read."""
+        return self.paths.data, self.paths.config, self.paths.cache, self.paths.runtime
+
+    def store(self) -> SessionStore:
+        """Return the store of sessions on disk."""
+        return SessionStore(self.paths.sessions)
+
+
+def open_base(
+    *,
+    cwd: Path | None = None,
+    config_file: Path | None = None,
+    profile: str | None = None,
+    sets: Sequence[str] = (),
+    flags: Mapping[str, object] | None = None,
+    trust: bool = False,
+    model: str | None = None,
+    mode: PermissionMode | None = None,
+    debug: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> Base:
+    """Read the configuration for ``cwd``.
+
+    Raises:
+        ConfigurationError: A setting, file or folder is wrong.
+    """
+    environ = os.environ if environ is None else environ
+    here = _working_folder(cwd)
+    own = paths(environ)
+    workspace = project_root(here)
+    found = fingerprint(workspace)
+    store = TrustStore(own)
+    if trust:
+        store.record(workspace, found)
+    trusted = bool(found.items) and store.is_trusted(workspace, found)
+    given = {"model.name": model, "permissions.mode": mode, **(flags or {})}
+    loaded = load_config(
+        here,
+        paths=own,
+        trusted=trusted,
+        config_file=config_file,
+        profile=profile,
+        flags={key: value for key, value in given.items() if value is not None},
+        sets=sets,
+        environ=environ,
+    )
+    untrusted = None if trusted else untrusted_notice(found)
+    notices = (*loaded.notices, *((untrusted,) if untrusted else ()))
+    start_log(loaded.config, own, debug=debug)
+    return Base(own, loaded, here, workspace, trusted, notices)
+
+
+def _working_folder(cwd: Path | None) -> Path:
+    try:
+        here = (cwd or Path.cwd()).expanduser()
+        if here.is_dir():
+            return here.resolve()
+    except FileNotFoundError:
+        raise ConfigurationError("The present folder was removed; change to one that exists.") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(f"The folder {cwd} cannot be used: {error}.") from error
+    raise ConfigurationError(f"The folder {here} does not exist; --cwd names an existing one.")
+
+
+def start_log(config: Config, own: Paths, *, debug: bool = False) -> None:
+    """Send what the parts log into the redacted file below ``<data>/logs``."""
+    from aar.observability.diagnostics_log import setup_logging
+
+    redactor: list[Redactor] = []
+
+    def redact(text: str) -> str:
+        if not redactor:
+            from aar.safety.redact import Redactor
+
+            redactor.append(Redactor())
+        return redactor[0].redact(text)
+
+    setup_logging(config.log, own.logs, redact, debug=debug)
+
+
+def log_failure(what: str, error: BaseException) -> None:
+    """Write a defect with its traceback into the diagnostics log."""
+    import logging
+
+    logging.getLogger("aar").error(what, exc_info=error)
