@@ -369,11 +369,11 @@ def open_runtime(
 
 def _dialect_rules(dialect: Dialect, tools: Sequence[ToolSpec]) -> str:
     """Return what teaches a model without trained tool calls how to act."""
+    if dialect == "native":
+        return ""
     from aar.providers.text_tools import FILES_RULES, render_tools_prompt
 
-    if dialect == "files":
-        return FILES_RULES
-    return render_tools_prompt(tools) if dialect == "text" else ""
+    return FILES_RULES if dialect == "files" else render_tools_prompt(tools)
 
 
 def _existing(path: Path) -> Path:
