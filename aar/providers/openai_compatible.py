@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from pydantic import SecretStr
 
@@ -20,6 +20,8 @@ from aar.providers.openai_encode import EncodedRequest, RequestEncoder, WireOpti
 
 if TYPE_CHECKING:
     from httpx2 import Response
+
+    from aar.providers.openai_decode import AnswerContext
 
 _OPTIONAL = (
     "stream_options",
@@ -83,8 +85,35 @@ class Endpoint:
     wire: WireOptions | None = None
 
 
+class BodyReader(Protocol):
+    """Reads the body of a successful response; `BodyDecoder` is one."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the end mark was seen."""
+        ...
+
+    def feed(self, piece: bytes) -> list[Delta]:
+        """Take the next bytes and return what they add."""
+        ...
+
+    def finish(self) -> list[Delta]:
+        """Return the last deltas; the very last one carries the response."""
+        ...
+
+
 class OpenAICompatibleProvider(Provider):
-    """Speaks chat completions to one server."""
+    """Speaks chat completions to one server.
+
+    Wires that differ in their path, body and answer only (Ollama's own) are subclasses.
+
+    Attributes:
+        chat_path: Where questions go, below the base address.
+        optional: Fields without which a request still makes sense, in the order in which they are given up.
+    """
+
+    chat_path: ClassVar[str] = "/chat/completions"
+    optional: ClassVar[tuple[str, ...]] = _OPTIONAL
 
     def __init__(self, endpoint: Endpoint, describe: Callable[[str], ProviderCapabilities]) -> None:
         """Make the provider; nothing is opened before the first request.
@@ -102,10 +131,18 @@ class OpenAICompatibleProvider(Provider):
         self._url = endpoint.base_url.rstrip("/")
         self._http = HttpClient(self._url, _headers(endpoint), endpoint.timeout)
         self._server = self._http.host
-        self._encoder = RequestEncoder(endpoint.wire or WireOptions(self._server))
+        self._encoder = self._make_encoder(endpoint.wire or WireOptions(self._server))
         self._refused: dict[str, _Refused] = {}
         secret = endpoint.key.get_secret_value() if endpoint.key else ""
         self._secrets = tuple(text for text in (secret, *endpoint.headers.values()) if len(text) >= 8)
+
+    def _make_encoder(self, wire: WireOptions) -> RequestEncoder:
+        return RequestEncoder(wire)
+
+    def _make_decoder(self, context: AnswerContext) -> BodyReader:
+        from aar.providers.openai_body import BodyDecoder
+
+        return BodyDecoder(context)
 
     def capabilities(self, model: str) -> ProviderCapabilities:
         """Tell what ``model`` can do."""
@@ -130,7 +167,7 @@ class OpenAICompatibleProvider(Provider):
         answering = False
         try:
             client = await self._http.get()
-            url = f"{self._url}/chat/completions"
+            url = f"{self._url}{self.chat_path}"
             async with client.stream("POST", url, content=encoded.body) as response:
                 if response.status_code != 200:
                     body = await _read_error(response)
@@ -147,10 +184,9 @@ class OpenAICompatibleProvider(Provider):
 
     async def _answer(self, response: Response, model: str, encoded: EncodedRequest) -> AsyncIterator[Delta]:
         # Imported while the answer is on its way, not before the request.
-        from aar.providers.openai_body import BodyDecoder
         from aar.providers.openai_decode import AnswerContext
 
-        decoder = BodyDecoder(
+        decoder = self._make_decoder(
             AnswerContext(
                 server=self._server,
                 model=model,
@@ -189,7 +225,7 @@ class OpenAICompatibleProvider(Provider):
         if status not in {400, 422} or not _REFUSAL.search(read_error(parse_body(body)).words):
             return
         said = body.decode("utf-8", "replace")
-        for name in _OPTIONAL:
+        for name in self.optional:
             if name not in encoded.fields or not re.search(rf"\b{name}\b", said):
                 continue
             refused = self._refused.setdefault(model, _Refused())

@@ -69,6 +69,7 @@ class AnswerContext:
         headers: Of the response, names in lower case.
         taken_ids: Ids of the conversation's earlier tool calls.
         secrets: Texts that must not appear in an error.
+        seal: Whether thinking is marked as this server's, so that it can go back to it.
     """
 
     server: str = "the server"
@@ -76,6 +77,7 @@ class AnswerContext:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     taken_ids: Collection[str] = ()
     secrets: tuple[str, ...] = ()
+    seal: bool = True
 
 
 class AnswerDecoder:
@@ -272,7 +274,7 @@ class AnswerDecoder:
 
     def _blocks(self, calls: list[ToolUseBlock]) -> list[AnswerPart]:
         blocks: list[AnswerPart] = []
-        opaque = self._envelope.seal(self._details.items)
+        opaque = self._envelope.seal(self._details.items) if self._context.seal else None
         for segment in self._segments:
             text = clean_text("".join(segment.pieces))
             if segment.call is not None:

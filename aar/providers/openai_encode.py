@@ -57,12 +57,27 @@ class WireOptions:
     short_ids: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ImageLoad:
+    """How many images a body carries, and how many of its bytes are theirs: those are no tokens."""
+
+    count: int = 0
+    size: int = 0
+
+    def __add__(self, other: ImageLoad) -> ImageLoad:
+        return ImageLoad(self.count + other.count, self.size + other.size)
+
+
+_NO_IMAGES = ImageLoad()
+
+
 @dataclass(slots=True)
 class _Encoded:
     message: Message
     body: bytes
     call_ids: tuple[str, ...]
     used: int
+    images: ImageLoad
 
 
 @dataclass(slots=True)
@@ -73,6 +88,7 @@ class _Joined:
     messages: list[Message]
     body: bytes
     call_ids: set[str]
+    images: ImageLoad = _NO_IMAGES
 
 
 @dataclass(slots=True)
@@ -89,11 +105,13 @@ class EncodedRequest:
         body: JSON.
         fields: Names of the optional fields in it, which a server may refuse.
         call_ids: Ids of all tool calls in the conversation.
+        images: What images add to the body.
     """
 
     body: bytes
     fields: frozenset[str] = frozenset()
     call_ids: Collection[str] = ()
+    images: ImageLoad = _NO_IMAGES
 
 
 class RequestEncoder:
@@ -132,14 +150,14 @@ class RequestEncoder:
             if old in fields:
                 fields[new] = fields.pop(old)
         kept = {name: value for name, value in fields.items() if value is not None and name not in left_out}
-        messages, call_ids = self._conversation(request)
+        joined = self._conversation(request)
         head = _json({"model": request.model})[:-1]
         tools = self._tool_list(request.tools)
-        parts = [head, b',"messages":[', messages, b"]"]
+        parts = [head, b',"messages":[', joined.body, b"]"]
         if tools:
             parts += [b',"tools":', tools]
         parts.append(b"," + _json(kept)[1:] if kept else b"}")
-        return EncodedRequest(b"".join(parts), frozenset(kept), call_ids)
+        return EncodedRequest(b"".join(parts), frozenset(kept), joined.call_ids, joined.images)
 
     def clear(self) -> None:
         """Forget all messages."""
@@ -165,7 +183,7 @@ class RequestEncoder:
             fields.update(_reasoning(self.options.reasoning, request.reasoning))
         return fields
 
-    def _conversation(self, request: ProviderRequest) -> tuple[bytes, Collection[str]]:
+    def _conversation(self, request: ProviderRequest) -> _Joined:
         messages = list(request.messages)
         key = id(messages[0]) if messages else 0
         joined = self._joined.pop(key, None)
@@ -183,10 +201,11 @@ class RequestEncoder:
             if encoded.body:
                 parts.append(encoded.body)
             joined.call_ids.update(encoded.call_ids)
+            joined.images += encoded.images
         joined.messages, joined.body = messages, b",".join(parts)
         self._joined[key] = joined
         self._forget()
-        return joined.body, joined.call_ids
+        return joined
 
     def _message(self, message: Message) -> _Encoded:
         encoded = self._messages.get(id(message))
@@ -194,7 +213,8 @@ class RequestEncoder:
             wire = self._assistant(message) if message.role == "assistant" else self._user(message)
             body = b",".join(_json(item) for item in wire)
             ids = tuple(block.call_id for block in message.tool_uses)
-            encoded = self._messages[id(message)] = _Encoded(message, body, ids, self._requests)
+            encoded = _Encoded(message, body, ids, self._requests, _image_load(message))
+            self._messages[id(message)] = encoded
         encoded.used = self._requests
         return encoded
 
@@ -266,6 +286,14 @@ class RequestEncoder:
         if len(call_id) <= _MAX_ID:
             return call_id
         return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
+
+
+def _image_load(message: Message) -> ImageLoad:
+    images = [block for block in message.content if isinstance(block, ImageBlock)]
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            images += block.images
+    return ImageLoad(len(images), sum(len(image.data) for image in images)) if images else _NO_IMAGES
 
 
 def _json(value: Any) -> bytes:
