@@ -26,6 +26,7 @@ _TYPES = {
     "Wall": '`"auto"` `"bubblewrap"` `"landlock"` `"seatbelt"` `"none"`',
     "dict[str, str]": "table of strings",
     "dict[str, Any]": "table",
+    "dict[str, ModelSettings]": "tables by name",
 }
 
 

@@ -49,6 +49,33 @@ class ModelConfig(Section):
     """Tokens that fit; none: what the catalogue or the server says."""
 
 
+class ModelSettings(Section):
+    """``[providers.NAME.models.MODEL]``: what you know better of one model than the catalogue."""
+
+    context_window: PositiveInt | None = None
+    """Tokens that fit, prompt and answer together."""
+    max_output_tokens: PositiveInt | None = None
+    """Tokens of one answer at most."""
+    images: bool | None = None
+    """Whether it takes images."""
+    tools: bool | None = None
+    """Whether it was trained for tool calls."""
+    reasoning: bool | None = None
+    """Whether it can think first."""
+    dialect: Literal["native", "text", "files"] | None = None
+    """How it acts."""
+    price_input: NonNegativeFloat | None = None
+    """US dollars for a million tokens of the prompt; needs ``price_output`` beside it."""
+    price_output: NonNegativeFloat | None = None
+    """The same for the answer, thinking included."""
+    price_cache_read: NonNegativeFloat | None = None
+    """The same for what is read from a prompt cache; none: as ``price_input``."""
+    price_cache_write: NonNegativeFloat | None = None
+    """The same for what is written to a prompt cache; none: as ``price_input``."""
+    price_cache_write_1h: NonNegativeFloat | None = None
+    """The same for a cache that is kept for an hour; none: as ``price_cache_write``."""
+
+
 class ProviderConfig(Section):
     """``[providers.NAME]``: one server."""
 
@@ -64,6 +91,8 @@ class ProviderConfig(Section):
     """Seconds without a byte after which a request has failed."""
     extra: dict[str, Any] = Field(default_factory=dict)
     """Merged into the body of every request."""
+    models: dict[str, ModelSettings] = Field(default_factory=dict[str, ModelSettings])
+    """What you know better of single models, by name."""
     model_path: str | None = None
     """Weights file for ``local``."""
     context_window: PositiveInt | None = None

@@ -101,6 +101,7 @@ _REFUSED: dict[str, str] = {
     "providers.*.api_key_command": "a project may not choose keys",
     "providers.*.headers*": _ADDRESS,
     "providers.*.extra*": _ADDRESS,
+    "providers.*.models*": "a project may not say what models cost",
     "providers.*.model_path": "a project may not choose files outside of it",
     "permissions.allow": "a project may not allow anything",
     "sandbox.allow_domains": "a project may not open the sandbox",

@@ -9,7 +9,8 @@ class Usage(BaseModel):
     """Tokens of one model request; addable.
 
     ``input`` excludes what was read from or written to a prompt cache; ``output`` includes reasoning,
-    which is also told on its own. ``estimated`` marks numbers that aar counted because the server told none.
+    which is also told on its own. ``cache_write`` includes ``cache_write_1h``, the part that is kept for an
+    hour and costs more (Anthropic). ``estimated`` marks numbers that aar counted because the server told none.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -18,6 +19,7 @@ class Usage(BaseModel):
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
+    cache_write_1h: int = 0
     reasoning: int = 0
     estimated: bool = False
 
@@ -37,13 +39,14 @@ class Usage(BaseModel):
             output=self.output + other.output,
             cache_read=self.cache_read + other.cache_read,
             cache_write=self.cache_write + other.cache_write,
+            cache_write_1h=self.cache_write_1h + other.cache_write_1h,
             reasoning=self.reasoning + other.reasoning,
             estimated=self.estimated or other.estimated,
         )
 
 
-class Price(BaseModel):
-    """US dollars per million tokens. ``None`` means: not known."""
+class Rates(BaseModel):
+    """US dollars per million tokens. A rate for cached tokens that is ``None`` is that of ``input``."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -51,10 +54,39 @@ class Price(BaseModel):
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
+    cache_write_1h: float | None = None
 
-    def cost(self, usage: Usage) -> float:
-        """Return the cost of ``usage`` in US dollars; cache tokens without a price count as input."""
+    def _cost(self, usage: Usage) -> float:
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
-        total = usage.input * self.input + usage.output * self.output
-        return (total + usage.cache_read * read + usage.cache_write * write) / 1_000_000
+        hour = write if self.cache_write_1h is None else self.cache_write_1h
+        kept = min(usage.cache_write_1h, usage.cache_write)
+        total = usage.input * self.input + usage.output * self.output + usage.cache_read * read
+        return (total + (usage.cache_write - kept) * write + kept * hour) / 1_000_000
+
+
+class PriceTier(Rates):
+    """Rates for a whole request whose prompt, cached tokens included, has more than ``above`` tokens."""
+
+    above: int
+
+    def cost(self, usage: Usage) -> float:
+        """Return the cost of ``usage`` in US dollars at these rates."""
+        return self._cost(usage)
+
+
+class Price(Rates):
+    """What a model costs, in US dollars per million tokens. An unknown price is no `Price` at all.
+
+    Attributes:
+        tiers: Other rates for long prompts, ascending; the last that applies is for the whole request.
+    """
+
+    tiers: tuple[PriceTier, ...] = ()
+
+    def cost(self, usage: Usage) -> float:
+        """Return the cost of ``usage`` in US dollars."""
+        for tier in reversed(self.tiers):
+            if usage.prompt > tier.above:
+                return tier.cost(usage)
+        return self._cost(usage)
