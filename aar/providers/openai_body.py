@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from pydantic_core import from_json
 
@@ -14,6 +14,26 @@ from aar.providers.sse import SseDecoder, SseEvent
 _BOM = b"\xef\xbb\xbf"
 
 
+class Answer(Protocol):
+    """Puts one answer together from the JSON documents of a body; `AnswerDecoder` is one.
+
+    Attributes:
+        done: Whether the end mark was seen.
+        seen_choice: Whether anything of an answer was seen.
+    """
+
+    done: bool
+    seen_choice: bool
+
+    def feed(self, chunk: Any) -> list[Delta]:
+        """Take one chunk, or one whole answer, and return what it adds."""
+        ...
+
+    def finish(self, *, whole: bool) -> list[Delta]:
+        """Return the last deltas; the very last one carries the response."""
+        ...
+
+
 class BodyDecoder:
     """Reads the body of a successful response, whether it is a stream or one JSON document.
 
@@ -21,8 +41,10 @@ class BodyDecoder:
     content types are not to be trusted.
     """
 
-    def __init__(self, context: AnswerContext) -> None:
-        self.answer = AnswerDecoder(context)
+    def __init__(self, context: AnswerContext, answer: Answer | None = None) -> None:
+        """Args: ``answer`` is what reads the documents; default: chat completions."""
+        self._context = context
+        self.answer: Answer = answer or AnswerDecoder(context)
         self._sse = SseDecoder()
         self._head: bytearray | None = bytearray()
         self._whole: list[bytes] | None = None
@@ -60,7 +82,7 @@ class BodyDecoder:
         event = self._sse.finish()
         deltas = self._event(event) if event is not None else []
         if self._sse.junk and not self.answer.done and not self.answer.seen_choice:
-            raise self.answer.told_error(self._sse.junk.strip(), ErrorKind.MALFORMED_RESPONSE)
+            raise self._context.told_error(self._sse.junk.strip(), ErrorKind.MALFORMED_RESPONSE)
         return [*deltas, *self.answer.finish(whole=False)]
 
     def _finish_whole(self, body: bytes) -> list[Delta]:
@@ -69,19 +91,19 @@ class BodyDecoder:
         except ValueError:
             text = body.decode("utf-8", "replace")
             if text.lstrip()[:1] == "<":
-                raise self.answer.told_error(text, ErrorKind.MALFORMED_RESPONSE) from None
+                raise self._context.told_error(text, ErrorKind.MALFORMED_RESPONSE) from None
             if _is_cut(body):
-                raise self.answer.incomplete() from None
-            raise self.answer.malformed(f"broken JSON, {text[:80]!r}") from None
+                raise self._context.incomplete() from None
+            raise self._context.malformed(f"broken JSON, {text[:80]!r}") from None
         if isinstance(value, list) and len(cast("list[Any]", value)) == 1:
             value = cast("list[Any]", value)[0]
         if isinstance(value, str):
-            raise self.answer.told_error(value, ErrorKind.MALFORMED_RESPONSE)
+            raise self._context.told_error(value, ErrorKind.MALFORMED_RESPONSE)
         return [*self.answer.feed(value), *self.answer.finish(whole=True)]
 
     def _event(self, event: SseEvent) -> list[Delta]:
         if event.error is not None:
-            raise self.answer.told_error(event.error or event.data)
+            raise self._context.told_error(event.error or event.data)
         data = event.data.strip()
         if data == "[DONE]":
             self.answer.done = True
@@ -92,12 +114,12 @@ class BodyDecoder:
             chunk = from_json(data)
         except ValueError:
             if event.event == "error":
-                raise self.answer.told_error(data) from None
+                raise self._context.told_error(data) from None
             if not event.terminated:
-                raise self.answer.incomplete() from None
-            raise self.answer.malformed(f"a broken piece of a stream, {data[:80]!r}") from None
+                raise self._context.incomplete() from None
+            raise self._context.malformed(f"a broken piece of a stream, {data[:80]!r}") from None
         if event.event == "error":
-            raise self.answer.told_error(chunk)
+            raise self._context.told_error(chunk)
         return self.answer.feed(chunk)
 
 

@@ -79,6 +79,33 @@ class AnswerContext:
     secrets: tuple[str, ...] = ()
     seal: bool = True
 
+    def told_error(self, body: Any, default: ErrorKind | None = None) -> ProviderError:
+        """Return the error that a body of status 200 tells."""
+        return server_error(
+            200,
+            self.headers,
+            body,
+            server=self.server,
+            model=self.model,
+            secrets=self.secrets,
+            default=default,
+        )
+
+    def malformed(self, said: str) -> ProviderError:
+        """Return the error for something that is no answer."""
+        said = scrub(clean_text(said), self.secrets)
+        text = sentence(ErrorKind.MALFORMED_RESPONSE, self.server, self.model, said)
+        return ProviderError(
+            ErrorKind.MALFORMED_RESPONSE, text, status=200, request_id=request_id(self.headers)
+        )
+
+    def incomplete(self) -> ProviderError:
+        """Return the error for an answer that just ends."""
+        text = f"The answer of {self.server} ended before it was complete. Try again."
+        return ProviderError(
+            ErrorKind.INCOMPLETE_STREAM, text, status=200, request_id=request_id(self.headers)
+        )
+
 
 class AnswerDecoder:
     """Puts one answer together from its chunks."""
@@ -290,31 +317,15 @@ class AnswerDecoder:
 
     def told_error(self, body: Any, default: ErrorKind | None = None) -> ProviderError:
         """Return the error that a body of status 200 tells."""
-        context = self._context
-        return server_error(
-            200,
-            context.headers,
-            body,
-            server=context.server,
-            model=context.model,
-            secrets=context.secrets,
-            default=default,
-        )
+        return self._context.told_error(body, default)
 
     def malformed(self, said: str) -> ProviderError:
         """Return the error for something that is no answer."""
-        said = scrub(clean_text(said), self._context.secrets)
-        text = sentence(ErrorKind.MALFORMED_RESPONSE, self._context.server, self._context.model, said)
-        return ProviderError(
-            ErrorKind.MALFORMED_RESPONSE, text, status=200, request_id=request_id(self._context.headers)
-        )
+        return self._context.malformed(said)
 
     def incomplete(self) -> ProviderError:
         """Return the error for an answer that just ends."""
-        text = f"The answer of {self._context.server} ended before it was complete. Try again."
-        return ProviderError(
-            ErrorKind.INCOMPLETE_STREAM, text, status=200, request_id=request_id(self._context.headers)
-        )
+        return self._context.incomplete()
 
 
 def _listed(value: Any) -> list[Any]:
