@@ -6,7 +6,8 @@ A provider only translates. Retries, fallback, cost and events are ``core/provid
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,6 +36,7 @@ class ProviderCapabilities:
         dialect: See `Dialect`.
         price: ``None`` when not known; a local model's is 0.
         compact_prompt: Whether the short system prompt and small tool set should be used.
+        small: Whether it has so few weights that it needs to be led step by step.
     """
 
     context_window: int = 128_000
@@ -45,6 +47,7 @@ class ProviderCapabilities:
     dialect: Dialect = "native"
     price: Price | None = None
     compact_prompt: bool = False
+    small: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,17 @@ class Delta:
     response: ProviderResponse | None = None
 
 
+@asynccontextmanager
+async def closing_stream(stream: AsyncIterator[Delta]) -> AsyncGenerator[AsyncIterator[Delta]]:
+    """Close ``stream`` at the end: one that is left early must give its connection back now."""
+    try:
+        yield stream
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
 class Provider(ABC):
     """A wire protocol spoken to one server.
 
@@ -147,6 +161,8 @@ class Provider(ABC):
     """
 
     name: str
+    server: str = ""
+    """Host (and port, where it is not the usual one) that is asked; empty where nothing is sent to a server."""
 
     @abstractmethod
     def stream(self, request: ProviderRequest) -> AsyncIterator[Delta]:
@@ -154,9 +170,10 @@ class Provider(ABC):
 
     async def complete(self, request: ProviderRequest) -> ProviderResponse:
         """Ask, and return the whole answer."""
-        async for delta in self.stream(request):
-            if delta.response is not None:
-                return delta.response
+        async with closing_stream(self.stream(request)) as deltas:
+            async for delta in deltas:
+                if delta.response is not None:
+                    return delta.response
         raise ProviderError(
             ErrorKind.INCOMPLETE_STREAM,
             f"The answer of {request.model} ended without its end mark.",

@@ -33,6 +33,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_loopback_address(server: str) -> bool:
+    """Tell whether ``server`` (``host`` or ``host:port``, as in `Provider.server`) is this machine."""
+    return is_loopback(urlsplit(f"//{server}").hostname or "")
+
+
+def server_of(base_url: str) -> str:
+    """Return host and port of an address, the port only where it is not the scheme's own.
+
+    Raises:
+        ConfigurationError: It is no plain ``http`` or ``https`` address.
+    """
+    host, parts = host_of(base_url), urlsplit(base_url)
+    name = f"[{host}]" if ":" in host else host
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    return name if parts.port in {None, usual} else f"{name}:{parts.port}"
+
+
 def host_of(base_url: str) -> str:
     """Return the host of an address in lower case.
 
