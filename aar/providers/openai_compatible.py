@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -15,15 +14,16 @@ from aar import __version__
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
 from aar.providers.http import HttpClient, network_error
-from aar.providers.http_errors import parse_body, read_error, server_error
+from aar.providers.http_errors import parse_body, server_error
 from aar.providers.openai_encode import EncodedRequest, RequestEncoder, WireOptions
+from aar.providers.rejected_parameters import RejectedParameters
 
 if TYPE_CHECKING:
     from httpx2 import Response
 
     from aar.providers.openai_decode import AnswerContext
 
-_OPTIONAL = (
+OPTIONAL = (
     "stream_options",
     "prompt_cache_key",
     "reasoning_effort",
@@ -37,12 +37,8 @@ _OPTIONAL = (
 )
 """Fields without which a request still makes sense, in the order in which they are given up."""
 
-_REFUSAL = re.compile(
-    r"unsupported|not supported|unknown|unrecognized|unexpected|not permitted|not allowed|invalid"
-    r"|extra (?:inputs|fields)|does not support|not available|only .* supported|no such"
-    r"|additional propert|extra_forbidden"
-)
-_OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+"""Fields that some servers call otherwise."""
 _MAX_REFUSALS = 3
 _ERROR_BODY_LIMIT = 1_000_000
 _DRAIN_S = 0.25
@@ -50,14 +46,6 @@ _DRAIN_S = 0.25
 
 class _Adapted(Exception):  # noqa: N818 - not an error: the request is sent again without a field
     """The server refused an optional field, which is left out from now on."""
-
-
-@dataclass(slots=True)
-class _Refused:
-    """What a server did not take for one model."""
-
-    left_out: set[str] = field(default_factory=set[str])
-    renamed: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +101,7 @@ class OpenAICompatibleProvider(Provider):
     """
 
     chat_path: ClassVar[str] = "/chat/completions"
-    optional: ClassVar[tuple[str, ...]] = _OPTIONAL
+    optional: ClassVar[tuple[str, ...]] = OPTIONAL
 
     def __init__(self, endpoint: Endpoint, describe: Callable[[str], ProviderCapabilities]) -> None:
         """Make the provider; nothing is opened before the first request.
@@ -132,7 +120,10 @@ class OpenAICompatibleProvider(Provider):
         self._http = HttpClient(self._url, _headers(endpoint), endpoint.timeout)
         self._server = self._http.host
         self._encoder = self._make_encoder(endpoint.wire or WireOptions(self._server))
-        self._refused: dict[str, _Refused] = {}
+        self._rejected = RejectedParameters(
+            self._server, self.optional, other_names=OTHER_NAMES, levels=("reasoning_effort",)
+        )
+        self._encoder.adapt = self._rejected.apply
         secret = endpoint.key.get_secret_value() if endpoint.key else ""
         self._secrets = tuple(text for text in (secret, *endpoint.headers.values()) if len(text) >= 8)
 
@@ -207,14 +198,7 @@ class OpenAICompatibleProvider(Provider):
             yield delta
 
     def _encode(self, request: ProviderRequest) -> EncodedRequest:
-        refused = self._refused.get(request.model) or _Refused()
-        return self._encoder.encode(
-            request,
-            stream=self._endpoint.stream,
-            extra=self._endpoint.extra,
-            left_out=frozenset(refused.left_out),
-            renamed=refused.renamed,
-        )
+        return self._encoder.encode(request, stream=self._endpoint.stream, extra=self._endpoint.extra)
 
     def _adapt(self, model: str, encoded: EncodedRequest, status: int, body: bytes) -> None:
         """Take note of an optional field that the server refused.
@@ -222,19 +206,9 @@ class OpenAICompatibleProvider(Provider):
         Raises:
             _Adapted: There is one; the request makes sense without it.
         """
-        if status not in {400, 422} or not _REFUSAL.search(read_error(parse_body(body)).words):
-            return
-        said = body.decode("utf-8", "replace")
-        for name in self.optional:
-            if name not in encoded.fields or not re.search(rf"\b{name}\b", said):
-                continue
-            refused = self._refused.setdefault(model, _Refused())
-            other = _OTHER_NAME.get(name)
-            if other and re.search(rf"\b{other}\b", said) and other not in refused.renamed:
-                refused.renamed[name] = other
-                raise _Adapted(f"{self._server} wants {other} instead of {name} for {model}.")
-            refused.left_out.add(name)
-            raise _Adapted(f"{self._server} does not take {name} for {model}; it is left out.")
+        notice = self._rejected.learn(model, encoded.fields, status, body)
+        if notice is not None:
+            raise _Adapted(notice)
 
     def _error(self, response: Response, body: bytes, model: str) -> ProviderError:
         if 300 <= response.status_code < 400:

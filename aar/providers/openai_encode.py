@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from aar.protocol.messages import (
@@ -31,8 +31,6 @@ ReasoningStyle = Literal["effort", "openrouter", "template", "thinking", "none"]
 """How a server is told to think: ``reasoning_effort``, OpenRouter's ``reasoning`` object,
 ``chat_template_kwargs`` (vLLM, llama.cpp), DeepSeek's ``thinking`` switch, or not at all."""
 
-_MAX_ID = 40
-_EFFORTS = {"off": "none", "max": "high"}
 _BUDGETS = ((1, "none"), (2_000, "minimal"), (6_000, "low"), (20_000, "medium"))
 _KEPT_REQUESTS = 256
 _KEPT_CONVERSATIONS = 8
@@ -48,6 +46,7 @@ class WireOptions:
         reasoning: See `ReasoningStyle`.
         cache_key: Whether ``prompt_cache_key`` is understood.
         short_ids: Whether ids of tool calls must be nine letters and digits (Mistral).
+        top_effort: What ``max`` is called here.
     """
 
     server: str
@@ -55,6 +54,7 @@ class WireOptions:
     reasoning: ReasoningStyle = "effort"
     cache_key: bool = False
     short_ids: bool = False
+    top_effort: str = "high"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,22 +103,29 @@ class EncodedRequest:
 
     Attributes:
         body: JSON.
-        fields: Names of the optional fields in it, which a server may refuse.
+        fields: All of it but the conversation and the tools; a server may refuse some.
         call_ids: Ids of all tool calls in the conversation.
         images: What images add to the body.
     """
 
     body: bytes
-    fields: frozenset[str] = frozenset()
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
     call_ids: Collection[str] = ()
     images: ImageLoad = _NO_IMAGES
 
 
 class RequestEncoder:
-    """Encodes requests to one server."""
+    """Encodes requests to one server.
+
+    Attributes:
+        adapt: Makes the fields of a request such as the server takes for a model; ``None``: it takes all.
+    """
+
+    _max_id = 40
 
     def __init__(self, options: WireOptions) -> None:
         self.options = options
+        self.adapt: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None
         self._messages: dict[int, _Encoded] = {}
         self._tools: dict[int, _ToolsEncoded] = {}
         self._joined: dict[int, _Joined] = {}
@@ -139,7 +146,7 @@ class RequestEncoder:
             request: What to ask.
             stream: Whether the answer should come piece by piece.
             extra: Fields from the config; ``request.extra`` goes over them; a null removes a field.
-            left_out: Optional fields that this server does not take.
+            left_out: Fields that this server does not take.
             renamed: Fields that this server calls otherwise.
         """
         self._requests += 1
@@ -149,15 +156,20 @@ class RequestEncoder:
         for old, new in (renamed or {}).items():
             if old in fields:
                 fields[new] = fields.pop(old)
+        if self.adapt is not None:
+            fields = self.adapt(request.model, fields)
         kept = {name: value for name, value in fields.items() if value is not None and name not in left_out}
         joined = self._conversation(request)
-        head = _json({"model": request.model})[:-1]
+        parts = [*self._before(request), joined.body, b"]"]
         tools = self._tool_list(request.tools)
-        parts = [head, b',"messages":[', joined.body, b"]"]
         if tools:
             parts += [b',"tools":', tools]
-        parts.append(b"," + _json(kept)[1:] if kept else b"}")
-        return EncodedRequest(b"".join(parts), frozenset(kept), joined.call_ids, joined.images)
+        parts.append(b"," + to_json(kept)[1:] if kept else b"}")
+        return EncodedRequest(b"".join(parts), kept, joined.call_ids, joined.images)
+
+    def _before(self, request: ProviderRequest) -> list[bytes]:
+        """Return what stands before the conversation."""
+        return [to_json({"model": request.model})[:-1], b',"messages":[']
 
     def clear(self) -> None:
         """Forget all messages."""
@@ -180,7 +192,7 @@ class RequestEncoder:
         if request.cache_key and self.options.cache_key:
             fields["prompt_cache_key"] = request.cache_key
         if request.reasoning is not None:
-            fields.update(_reasoning(self.options.reasoning, request.reasoning))
+            fields.update(_reasoning(self.options, request.reasoning))
         return fields
 
     def _conversation(self, request: ProviderRequest) -> _Joined:
@@ -193,8 +205,7 @@ class RequestEncoder:
             if messages[:known] != joined.messages:
                 known = 0
         if joined is None or not known:
-            system = {"role": "system", "content": request.system}
-            joined = _Joined(request.system, [], _json(system) if request.system else b"", set())
+            joined = _Joined(request.system, [], self._system(request.system), set())
         parts = [joined.body] if joined.body else []
         for message in messages[known:]:
             encoded = self._message(message)
@@ -207,11 +218,14 @@ class RequestEncoder:
         self._forget()
         return joined
 
+    def _system(self, system: str) -> bytes:
+        return to_json({"role": "system", "content": system}) if system else b""
+
     def _message(self, message: Message) -> _Encoded:
         encoded = self._messages.get(id(message))
         if encoded is None or encoded.message is not message:
             wire = self._assistant(message) if message.role == "assistant" else self._user(message)
-            body = b",".join(_json(item) for item in wire)
+            body = b",".join(to_json(item) for item in wire)
             ids = tuple(block.call_id for block in message.tool_uses)
             encoded = _Encoded(message, body, ids, self._requests, _image_load(message))
             self._messages[id(message)] = encoded
@@ -236,8 +250,14 @@ class RequestEncoder:
         if known is None or known.tools is not tools:
             if len(self._tools) >= 16:
                 self._tools.clear()
-            known = self._tools[id(tools)] = _ToolsEncoded(tools, _json([_tool(tool) for tool in tools]))
+            known = self._tools[id(tools)] = _ToolsEncoded(
+                tools, to_json([self._tool(tool) for tool in tools])
+            )
         return known.body
+
+    def _tool(self, tool: ToolSpec) -> dict[str, Any]:
+        function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+        return {"type": "function", "function": function}
 
     def _user(self, message: Message) -> list[dict[str, Any]]:
         """Return the tool results, one message each, and then one message with all the rest."""
@@ -251,8 +271,7 @@ class RequestEncoder:
                     content.append(TextBlock(text=f"Images from {block.name or 'the tool'} ({call_id}):"))
                     content += block.images
             elif isinstance(block, ResourceBlock):
-                uri = block.uri.replace('"', "%22")
-                content.append(TextBlock(text=f'<resource uri="{uri}">\n{block.text}\n</resource>'))
+                content.append(TextBlock(text=resource_text(block)))
             elif isinstance(block, TextBlock | ImageBlock):
                 content.append(block)
         if content:
@@ -270,11 +289,7 @@ class RequestEncoder:
         return [wire] if calls or wire["content"] else []
 
     def _call(self, block: ToolUseBlock) -> dict[str, Any]:
-        arguments: Any = block.arguments
-        if block.raw_arguments is not None:
-            # Many servers parse the arguments of earlier calls and fail on anything but an object.
-            arguments = {"unparsed_arguments": block.raw_arguments}
-        function = {"name": block.name, "arguments": _json(arguments).decode()}
+        function = {"name": block.name, "arguments": arguments_text(block)}
         return {"id": self._wire_id(block.call_id), "type": "function", "function": function}
 
     def _wire_id(self, call_id: str) -> str:
@@ -283,7 +298,7 @@ class RequestEncoder:
             if re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
                 return call_id
             return hashlib.sha256(call_id.encode()).hexdigest()[:9]
-        if len(call_id) <= _MAX_ID:
+        if len(call_id) <= self._max_id:
             return call_id
         return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
 
@@ -296,13 +311,24 @@ def _image_load(message: Message) -> ImageLoad:
     return ImageLoad(len(images), sum(len(image.data) for image in images)) if images else _NO_IMAGES
 
 
-def _json(value: Any) -> bytes:
+def to_json(value: Any) -> bytes:
+    """Return ``value`` as compact JSON in UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
-    return {"type": "function", "function": function}
+def arguments_text(block: ToolUseBlock) -> str:
+    """Return the arguments of a call as a JSON object, whatever the model wrote."""
+    arguments: Any = block.arguments
+    if block.raw_arguments is not None:
+        # Many servers parse the arguments of earlier calls and fail on anything but an object.
+        arguments = {"unparsed_arguments": block.raw_arguments}
+    return to_json(arguments).decode()
+
+
+def resource_text(block: ResourceBlock) -> str:
+    """Return a resource as the text that models read."""
+    uri = block.uri.replace('"', "%22")
+    return f'<resource uri="{uri}">\n{block.text}\n</resource>'
 
 
 def _content(blocks: Sequence[TextBlock | ImageBlock]) -> str | list[dict[str, Any]]:
@@ -339,8 +365,8 @@ def _thinking(blocks: Sequence[ReasoningBlock], server: str, text: str) -> dict[
     return {"content": parts}
 
 
-def _reasoning(style: ReasoningStyle, level: str | int) -> dict[str, Any]:
-    effort = _effort(level)
+def _reasoning(options: WireOptions, level: str | int) -> dict[str, Any]:
+    style, effort = options.reasoning, effort_of(level, options.top_effort)
     if style == "effort":
         return {"reasoning_effort": effort}
     if style == "openrouter":
@@ -354,18 +380,19 @@ def _reasoning(style: ReasoningStyle, level: str | int) -> dict[str, Any]:
     return {}
 
 
-def _effort(level: str | int) -> str:
+def effort_of(level: str | int, top: str) -> str:
+    """Return a level or a number of tokens as an effort; ``top`` is the word for the most."""
     if isinstance(level, str):
-        return _EFFORTS.get(level, level)
+        return {"off": "none", "max": top}.get(level, level)
     return next((name for limit, name in _BUDGETS if level < limit), "high")
 
 
 def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    form = {"name": "answer", "schema": dict(schema), "strict": _is_strict(schema)}
+    form = {"name": "answer", "schema": dict(schema), "strict": is_strict(schema)}
     return {"type": "json_schema", "json_schema": form}
 
 
-def _is_strict(schema: Any) -> bool:
+def is_strict(schema: Any) -> bool:
     """Tell whether a schema may be enforced: every object closed and all its properties required."""
     if isinstance(schema, Mapping):
         fields: Mapping[str, Any] = schema  # pyright: ignore[reportUnknownVariableType] - JSON
@@ -374,7 +401,7 @@ def _is_strict(schema: Any) -> bool:
             or set(fields["properties"]) != set(fields.get("required", ()))
         ):
             return False
-        return all(_is_strict(value) for value in fields.values())
+        return all(is_strict(value) for value in fields.values())
     if isinstance(schema, list | tuple):
-        return all(_is_strict(item) for item in schema)  # pyright: ignore[reportUnknownVariableType] - JSON
+        return all(is_strict(item) for item in schema)  # pyright: ignore[reportUnknownVariableType] - JSON
     return True
