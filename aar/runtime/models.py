@@ -17,13 +17,15 @@ _OLLAMA = ("127.0.0.1", 11434)
 _OLLAMA_TIMEOUT_S = 0.15
 
 
-def make_active_model(base: Base, base_url: str | None = None) -> tuple[ActiveModel, str | None]:
+def make_active_model(
+    base: Base, base_url: str | None = None, *, name: str | None = None
+) -> tuple[ActiveModel, str | None]:
     """Return the model that answers, and why it was chosen where nobody named it.
 
     Raises:
         ConfigurationError: There is none, or its settings are wrong.
     """
-    name, why = base.config.model.name, None
+    name, why = name or base.config.model.name, None
     if name is None:
         choice = choose_model(
             base.config,

@@ -29,6 +29,7 @@ from aar.providers.base import Dialect
 from aar.runtime.base import Base, log_failure, open_base
 from aar.runtime.models import make_active_model
 from aar.runtime.policy import choose_mode, make_policy, save_rule
+from aar.runtime.questions import make_ask
 from aar.safety.files import WorkspaceFiles
 from aar.safety.policy import SafetyPolicy
 from aar.safety.spawn import ProcessSpawner
@@ -53,6 +54,9 @@ class Runtime:
         interactive: Whether a person can answer questions.
         spawner: Starts processes.
         registry: All tools.
+        roots: More folders that may be changed.
+        custom_prompt: Source and text of what replaces the built-in instructions.
+        reasoning: How much the model thinks first; ``None``: its default.
         notices: Sentences for the user, told at the start of a run.
     """
 
@@ -66,9 +70,14 @@ class Runtime:
     registry: ToolRegistry
     roots: tuple[Path, ...] = ()
     custom_prompt: tuple[str, str] | None = None
+    reasoning: str | int | None = None
     notices: list[str] = field(default_factory=list[str])
     _background: dict[str, Process] = field(default_factory=dict[str, Process])
     _temporary: list[Path] = field(default_factory=list[Path])
+
+    def __post_init__(self) -> None:
+        # The system prompt tells the mode of the start: it must not change while the session goes on.
+        self._prompt_mode = self.mode
 
     @property
     def config(self) -> Config:
@@ -132,6 +141,33 @@ class Runtime:
         except StorageError as error:
             raise ConfigurationError(str(error)) from error
 
+    # --- what may change while it lives ---------------------------------------------------------------
+
+    def set_mode(self, mode: PermissionMode) -> None:
+        """Change the permission mode.
+
+        Raises:
+            ConfigurationError: The mode needs a wall that is not there.
+        """
+        make_policy(self.base, mode, "none" if mode == "unsafe" else self.spawner.wall)
+        self.mode = mode
+
+    def set_model(self, name: str) -> None:
+        """Let another model answer. Agents that exist keep theirs.
+
+        Raises:
+            ConfigurationError: There is no such provider, or its settings are wrong.
+        """
+        self.active, _ = make_active_model(self.base, name=name)
+
+    def add_root(self, path: Path) -> None:
+        """Let tools change files below ``path``, for agents that are made after this.
+
+        Raises:
+            ConfigurationError: There is no such folder.
+        """
+        self.roots = (*self.roots, _existing(path))
+
     # --- the agent -----------------------------------------------------------------------------------
 
     def agent(self, session: Session) -> Agent:
@@ -143,7 +179,7 @@ class Runtime:
         tools = self.tools()
 
         def make_context(call: ToolCall, emit: Emit) -> ToolContext:
-            return self._context(call, emit, session, files, outputs)
+            return self._context(call, emit, session, files, outputs, approvals if self.interactive else None)
 
         executor = ToolExecutor(
             self.registry,
@@ -215,7 +251,7 @@ class Runtime:
             workspace=self.workspace,
             dialect=capabilities.dialect,
             tools=tools,
-            mode=self.mode,
+            mode=self._prompt_mode,
             compact=capabilities.compact_prompt,
             dialect_rules=_dialect_rules(capabilities.dialect, tools),
             rules=[(str(rule.path), rule.text) for rule in rules],
@@ -228,7 +264,7 @@ class Runtime:
             "max_output_tokens": model.max_output_tokens,
             "temperature": model.temperature,
             "stop": model.stop,
-            "reasoning": model.reasoning,
+            "reasoning": self.reasoning,
         }
         coach = None
         if self.active.capabilities.dialect == "files":
@@ -269,7 +305,13 @@ class Runtime:
             stop.set()
 
     def _context(
-        self, call: ToolCall, emit: Emit, session: Session, files: WorkspaceFiles, outputs: OutputStore
+        self,
+        call: ToolCall,
+        emit: Emit,
+        session: Session,
+        files: WorkspaceFiles,
+        outputs: OutputStore,
+        approvals: PermissionManager | None,
     ) -> ToolContext:
         def set_plan(items: Sequence[PlanItem]) -> None:
             revision = session.totals.plan_revision + 1
@@ -282,7 +324,7 @@ class Runtime:
             spawner=self.spawner,
             outputs=outputs,
             progress=lambda text: None,
-            ask=_nobody,
+            ask=make_ask(approvals, call, emit),
             plan=session.plan,
             set_plan=set_plan,
             read_only=self.mode == "plan",
@@ -363,6 +405,7 @@ def open_runtime(
         registry=registry,
         roots=roots,
         custom_prompt=custom_prompt,
+        reasoning=base.config.model.reasoning,
         notices=notices,
     )
 
@@ -396,8 +439,3 @@ def _custom_prompt(file: Path | None) -> tuple[str, str] | None:
         return str(file), file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise ConfigurationError(f"--system-prompt {file} cannot be read: {error.strerror}.") from error
-
-
-async def _nobody(question: str, options: Sequence[str]) -> str | None:
-    """Answer for the user where nobody can."""
-    return None

@@ -44,6 +44,16 @@ _TABLE: dict[PermissionMode, dict[Column, Answer]] = {
 """The table of DESIGN 8; a column for build and test commands of its own."""
 
 
+def _check_mode(mode: PermissionMode, wall: str) -> None:
+    if mode not in _TABLE:
+        raise ConfigurationError(f"Permission mode {mode!r} is not known; use one of {', '.join(_TABLE)}.")
+    if mode == "auto" and wall == "none":
+        raise ConfigurationError(
+            "Mode auto needs an enforced sandbox and there is none here: install bubblewrap, use another "
+            "mode (--mode ask or edit), or see why with `aar sandbox status`."
+        )
+
+
 class SafetyPolicy:
     """The rules, the mode and the places of one session, as one function of a call.
 
@@ -75,15 +85,7 @@ class SafetyPolicy:
         secrets: Sequence[str] = (),
         protected: Sequence[str] = (),
     ) -> None:
-        if mode not in _TABLE:
-            raise ConfigurationError(
-                f"Permission mode {mode!r} is not known; use one of {', '.join(_TABLE)}."
-            )
-        if mode == "auto" and wall == "none":
-            raise ConfigurationError(
-                "Mode auto needs an enforced sandbox and there is none here: install bubblewrap, use another "
-                "mode (--mode ask or edit), or see why with `aar sandbox status`."
-            )
+        _check_mode(mode, wall)
         self.mode: PermissionMode = mode
         self.workspace = normal(workspace)
         self.roots = (self.workspace, *(normal(root) for root in extra_roots))
@@ -91,6 +93,15 @@ class SafetyPolicy:
         self.wall = wall
         self.headless = headless
         self._readable, self._secrets, self._protected = tuple(readable), tuple(secrets), tuple(protected)
+
+    def change_mode(self, mode: PermissionMode, wall: str) -> None:
+        """Judge by another mode, behind ``wall``, from the next call on.
+
+        Raises:
+            ConfigurationError: ``auto`` without a wall.
+        """
+        _check_mode(mode, wall)
+        self.mode, self.wall = mode, wall
 
     # --- what others ask ---------------------------------------------------------------------------------
 

@@ -1,0 +1,266 @@
+"""One open session with its agent: what every interactive door (screen, line mode, editor, web) holds.
+
+A door collects input and shows events. Whether a prompt starts a run, steers one or waits in the queue, and
+how model, mode and session are changed, is the same for all of them and stands here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from aar.config.schema import PermissionMode
+from aar.core.agent import Agent, RunResult
+from aar.core.prompt import MODE_NOTES
+from aar.core.prompt_queue import Prompt, as_prompt
+from aar.core.session import Session
+from aar.protocol.errors import UsageError
+from aar.protocol.events import ContextEvent, Event, Setting
+from aar.protocol.messages import ContentBlock, TextBlock
+from aar.runtime.base import log_failure
+from aar.runtime.parts import Runtime
+
+EventHandler = Callable[[Event], None]
+SessionHandler = Callable[[Session], None]
+ResultHandler = Callable[[RunResult], None]
+
+
+class Conversation:
+    """A runtime, a session in it, and the agent that works on it.
+
+    Attributes:
+        runtime: All parts.
+        session: The open session; another one after `new_session`, `resume` or `fork`.
+        agent: The agent of that session.
+        last_result: How the last run ended.
+    """
+
+    def __init__(self, runtime: Runtime, session: Session) -> None:
+        self.runtime = runtime
+        self.session = session
+        self.agent: Agent = runtime.agent(session)
+        self.last_result: RunResult | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._on_event: list[EventHandler] = []
+        self._on_session: list[SessionHandler] = []
+        self._on_result: list[ResultHandler] = []
+        self._unwatch = session.on_event(self._hand_on)
+
+    # --- who watches -------------------------------------------------------------------------------------
+
+    def watch(
+        self,
+        on_event: EventHandler,
+        *,
+        on_session: SessionHandler | None = None,
+        on_result: ResultHandler | None = None,
+    ) -> None:
+        """Call ``on_event`` with each event of the open session, whichever that is.
+
+        Handlers run inside `Session.append` and must be short (put the event into a queue or a fold).
+
+        Args:
+            on_event: Gets events as they happen.
+            on_session: Told when another session was opened in place of the present one.
+            on_result: Told how each run ended.
+        """
+        self._on_event.append(on_event)
+        if on_session is not None:
+            self._on_session.append(on_session)
+        if on_result is not None:
+            self._on_result.append(on_result)
+
+    def _hand_on(self, event: Event) -> None:
+        for handler in tuple(self._on_event):
+            handler(event)
+
+    # --- prompts -----------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is under way, or the next one is about to begin."""
+        return self._task is not None
+
+    def submit(self, prompt: str | Sequence[ContentBlock]) -> Literal["run", "steer"]:
+        """Say something: it starts a run, or steers the one under way at its next safe point."""
+        if self.running:
+            self.agent.steer(prompt)
+            return "steer"
+        self._start(as_prompt(prompt), "prompt")
+        return "run"
+
+    def enqueue(self, prompt: str | Sequence[ContentBlock]) -> None:
+        """Let ``prompt`` wait until the present run is over; it starts at once where none is."""
+        if self.running:
+            self.agent.queue.add(prompt)
+        else:
+            self._start(as_prompt(prompt), "queue")
+
+    def go_on(self) -> bool:
+        """Start the next prompt of the queue after a run that was interrupted; tell whether one waited."""
+        if self.running:
+            return False
+        prompt = self.agent.queue.next_prompt()
+        if prompt is not None:
+            self._start(prompt, "queue")
+        return prompt is not None
+
+    def interrupt(self) -> None:
+        """End the present run at once. What was shown is kept; what waits in the queue goes on waiting."""
+        self.agent.cancel()
+
+    def _start(self, prompt: Prompt, source: str) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._work(prompt, source))
+
+    async def _work(self, prompt: Prompt, source: str) -> None:
+        """Run ``prompt`` and what waits behind it, until something ends otherwise than well."""
+        following: Prompt | None = prompt
+        try:
+            while following is not None:
+                result = await self.agent.run(following, self.session, source=source)
+                self.last_result = result
+                for handler in tuple(self._on_result):
+                    handler(result)
+                well = result.exit_code == 0
+                following, source = (self.agent.queue.next_prompt() if well else None), "queue"
+        except UsageError:
+            raise
+        except Exception as error:
+            log_failure("a run could not start", error)
+            raise
+        finally:
+            self._task = None
+
+    async def wait(self) -> None:
+        """Return when nothing runs any more.
+
+        Raises:
+            AarError: The run could not start.
+        """
+        while self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def stop(self) -> None:
+        """Interrupt the present run and wait for its end."""
+        self.agent.cancel()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    def answer(
+        self, request_id: str, decision: Literal["allow", "reject", "cancelled"], **details: Any
+    ) -> None:
+        """Answer an approval request or a question; ``details`` as for `PermissionManager.answer`."""
+        self.agent.answer(request_id, decision, **details)
+
+    # --- settings of the session -------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> PermissionMode:
+        """Permission mode of the next tool call."""
+        return self.runtime.mode
+
+    def set_mode(self, mode: str, *, by: str = "user") -> None:
+        """Change the permission mode, from the next tool call on.
+
+        Raises:
+            UsageError: There is no such mode, or it cannot be had while aar runs (``unsafe`` only by flag).
+            ConfigurationError: The mode needs a wall that is not there.
+        """
+        modes: dict[str, PermissionMode] = {known: known for known in get_args(PermissionMode)}
+        wanted = modes.get(mode)
+        if wanted is None:
+            raise UsageError(f"There is no mode {mode!r}; modes are {', '.join(modes)}.")
+        if mode == "unsafe" and self.runtime.mode != "unsafe":
+            raise UsageError(
+                "Mode unsafe takes the wall away; start aar with --mode unsafe if you want that."
+            )
+        before = self.runtime.mode
+        if mode == before:
+            return
+        self.runtime.set_mode(wanted)
+        self.agent.executor.policy.change_mode(wanted, self.runtime.wall())
+        self.session.append(
+            Setting.model_validate({"key": "mode", "from": before, "to": mode, "by": by}),
+            ContextEvent(source="nudge", label="mode", content=(TextBlock(text=MODE_NOTES[mode]),)),
+        )
+
+    def set_model(self, name: str, *, by: str = "user") -> None:
+        """Let another model answer, from the next run on; the conversation stays.
+
+        Raises:
+            ConfigurationError: There is no such provider, or its settings are wrong.
+        """
+        before = self.runtime.active.name
+        self.runtime.set_model(name)
+        self.agent = self._agent_again()
+        self.session.append(
+            Setting.model_validate({"key": "model", "from": before, "to": self.runtime.active.name, "by": by})
+        )
+
+    def set_reasoning(self, level: str | int | None, *, by: str = "user") -> None:
+        """Set how much the model thinks first, from the next run on."""
+        before = self.runtime.reasoning
+        self.runtime.reasoning = level
+        self.session.append(
+            Setting.model_validate({"key": "reasoning", "from": before, "to": level, "by": by})
+        )
+
+    def _agent_again(self) -> Agent:
+        """Return a new agent for the same session, with the queue and the rules that the old one had."""
+        if self.running:
+            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
+        agent = self.runtime.agent(self.session)
+        agent.queue = self.agent.queue
+        agent.executor.policy = self.agent.executor.policy
+        return agent
+
+    # --- other sessions ----------------------------------------------------------------------------------
+
+    async def new_session(self, title: str | None = None) -> None:
+        """Begin a fresh session; the present one stays on disk."""
+        await self._change(self.runtime.open_session(title=title))
+
+    async def resume(self, session_id: str) -> None:
+        """Go on with a stored session.
+
+        Raises:
+            ConfigurationError: There is no such session.
+            StorageError: Another process has it open.
+        """
+        if session_id == self.session.session_id:
+            return
+        await self._change(await asyncio.to_thread(self.runtime.open_session, session_id=session_id))
+
+    async def fork(self, at_seq: int | None = None) -> None:
+        """Go on with a copy of the present session, up to ``at_seq``; the original stays as it is."""
+        await self.stop()
+        copy = Session.fork(self.runtime.store, self.session.session_id, at_seq, self.runtime.workspace)
+        await self._change(copy)
+
+    async def _change(self, session: Session) -> None:
+        await self.stop()
+        self._unwatch()
+        old, self.session = self.session, session
+        await old.aclose()
+        self.agent = self.runtime.agent(session)
+        self._unwatch = session.on_event(self._hand_on)
+        for handler in tuple(self._on_session):
+            handler(session)
+
+    def add_folder(self, path: Path) -> None:
+        """Let tools change files below ``path`` too.
+
+        Raises:
+            ConfigurationError: There is no such folder.
+        """
+        self.runtime.add_root(path)
+        self.agent = self._agent_again()
+
+    async def aclose(self) -> None:
+        """End the run, close the session and the runtime."""
+        await self.stop()
+        self._unwatch()
+        await self.session.aclose()
+        await self.runtime.aclose()
