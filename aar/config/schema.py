@@ -25,6 +25,8 @@ class ModelConfig(Section):
     """``provider/model``; none: the first of a key in the environment, a running Ollama, ``local``."""
     fallback: tuple[str, ...] = ()
     """Models that go on when this one finally fails, in order."""
+    fallback_remote: Literal["ask", "allow"] = "ask"
+    """Whether a remote model may go on for one on this machine; where nobody answers, ``ask`` means no."""
     small: str | None = None
     """Model for titles, summaries and routing."""
     reasoning: str | NonNegativeInt | None = None
@@ -88,7 +90,13 @@ class ProviderConfig(Section):
     headers: dict[str, str] = Field(default_factory=dict)
     """Headers added to every request."""
     timeout: Positive = 600
-    """Seconds without a byte after which a request has failed."""
+    """Seconds without a byte after which a request has failed, until the answer begins."""
+    idle_timeout: Positive = 180
+    """Seconds without a byte after which an answer that has begun is given up."""
+    requests_per_minute: PositiveInt | None = None
+    """Requests in any 60 seconds; more must wait. None: no limit."""
+    tokens_per_minute: PositiveInt | None = None
+    """Tokens of prompts and answers in any 60 seconds; more must wait. None: no limit."""
     extra: dict[str, Any] = Field(default_factory=dict)
     """Merged into the body of every request."""
     models: dict[str, ModelSettings] = Field(default_factory=dict[str, ModelSettings])

@@ -96,6 +96,7 @@ _STRICTER: dict[str, Meet] = {
 
 _ADDRESS = "a project may not say where requests go or what they carry"
 _REFUSED: dict[str, str] = {
+    "model.fallback_remote": "a project may not send conversations elsewhere",
     "providers.*.base_url": _ADDRESS,
     "providers.*.api_key_env": "a project may not choose keys",
     "providers.*.api_key_command": "a project may not choose keys",

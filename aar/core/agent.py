@@ -270,6 +270,7 @@ class Agent:
         limits: RunLimits,
     ) -> Run:
         """Put the prompt, and what belongs to it, before the model; return the run."""
+        self.runner.begin_run(record)
         view = self._make_view(session)
         if self._agent_id != "main" or session.prompt_sha256 != view.prompt.sha256:
             record.append(view.prompt.event())
@@ -282,6 +283,7 @@ class Agent:
             limits,
             self.queue,
             verifier=self._make_verifier(),
+            remake_view=lambda: self._another_view(content, session, record),
             sync=lambda: self._sync_soon(session),
             set_state=lambda state: session.set_state(state, emit=record),
         )
@@ -297,6 +299,18 @@ class Agent:
         if view.coach is not None:
             record.append(view.coach.reminder())
         return run
+
+    async def _another_view(
+        self, content: tuple[ContentBlock, ...], session: Session, record: RunRecord
+    ) -> SessionView:
+        """Return the view for the model that goes on in the middle of a run."""
+        view = self._make_view(session)
+        if self._agent_id != "main" or session.prompt_sha256 != view.prompt.sha256:
+            record.append(view.prompt.event())
+        if view.coach is not None and self._run is not None:
+            await self._show_project(content, view.coach, self._run, record)
+            record.append(view.coach.reminder())
+        return view
 
     def _may_not_read(self, path: str) -> str | None:
         """Return why policy does not let a prompt attach ``path``; ``None``: it does."""

@@ -1,4 +1,4 @@
-"""One model request: ask, show the pieces as they come, try again, store the answer.
+"""One model request: ask, show the pieces as they come, try again, ask another model, store the answer.
 
 The loop sees one coroutine, `ProviderRunner.request`, whether the provider streams or not, and whatever
 the model's dialect is.
@@ -7,181 +7,54 @@ the model's dialect is.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from aar.config.schema import ModelConfig
+from aar.core.active_model import ActiveModel
+from aar.core.answer import Answer, store_answer
+from aar.core.attempt import Attempt, PassingNotice, as_delta
+from aar.core.cache_watch import CacheWatch
+from aar.core.fallback import FallbackChain
+from aar.core.retry_rules import retry_delay
+from aar.core.server_guards import ServerGuards, Sleep
 from aar.core.tokens import MessageEstimates, estimate_text, estimate_tools
 from aar.protocol.errors import ErrorKind, ProviderError
-from aar.protocol.events import (
-    AssistantMessage,
-    ErrorEvent,
-    Event,
-    Notice,
-    ProviderMeta,
-    Reasoning,
-    Retry,
-    StreamChunk,
-    ToolCall,
-)
-from aar.protocol.ids import new_id
-from aar.protocol.messages import ReasoningBlock, TextBlock, ToolUseBlock
+from aar.protocol.events import ErrorEvent, ModelSwitch, Notice, ProviderMeta, Retry, Setting
 from aar.protocol.ports import Emit
 from aar.protocol.usage import Usage
-from aar.providers.base import (
-    Delta,
-    Provider,
-    ProviderCapabilities,
-    ProviderRequest,
-    ProviderResponse,
-)
+from aar.providers.base import ProviderRequest, ProviderResponse, closing_stream
 
 if TYPE_CHECKING:
     from aar.providers.text_tools import Parser
 
-_MAX_DELAY_S = 60.0
-_MAX_TOLD_DELAY_S = 900.0
-"""Longer waits that a server asks for are not waited for: nobody sits before a screen that long."""
-
-
-class PassingNotice(Notice, frozen=True):
-    """A notice for the moment, such as how far a model is loaded: shown and forgotten."""
-
-    stored: ClassVar[bool] = False
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveModel:
-    """A model that can be asked.
-
-    Attributes:
-        name: ``provider/model``.
-        provider: Who speaks to the server.
-        model: The name on the wire.
-        capabilities: What it can do.
-    """
-
-    name: str
-    provider: Provider
-    model: str
-    capabilities: ProviderCapabilities
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A stored answer.
-
-    Attributes:
-        text: Prose of the answer.
-        calls: Tool calls as they were stored.
-        cut: Whether it was cut at the output limit.
-        cut_call: Whether it was cut in or right after its last tool call, which then may not be whole.
-        refused: Whether the model or a filter declined.
-        problem: What was wrong with a tool call written as text.
-        usage: Tokens; estimated when the server told none.
-        cost_usd: ``None`` when the price is not known.
-    """
-
-    text: str
-    calls: tuple[ToolCall, ...]
-    cut: bool
-    cut_call: bool
-    refused: bool
-    problem: str | None
-    usage: Usage
-    cost_usd: float | None
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """What was shown of one attempt."""
-
-    emit: Emit
-    make_parser: Callable[[], Parser] | None
-    start: float
-    shown: list[str] = field(default_factory=list[str])
-    thought: list[str] = field(default_factory=list[str])
-    published: bool = False
-    first_token: float | None = None
-    closed: bool = False
-    _parser: Parser | None = None
-
-    @property
-    def parser(self) -> Parser | None:
-        """The parser of this answer; made with its first text, when the request is on its way."""
-        if self._parser is None and self.make_parser is not None:
-            self._parser = self.make_parser()
-        return self._parser
-
-    def take(self, delta: Delta, clock: Callable[[], float]) -> None:
-        """Show one piece."""
-        if delta.progress is not None:
-            self.emit.publish(PassingNotice(message=delta.progress, code="provider_progress"))
-            return
-        if self.first_token is None and delta.response is None:
-            self.first_token = clock()
-        parser = self.parser if delta.text else None
-        prose = parser.feed(delta.text) if parser is not None else delta.text
-        fragment = _fragment(delta)
-        if prose or delta.reasoning or fragment is not None:
-            self.show(prose, delta.reasoning, fragment)
-
-    def show(self, text: str, reasoning: str = "", fragment: dict[str, object] | None = None) -> None:
-        """Show a piece, and remember it for the case that the answer is cut."""
-        self.published = True
-        if text:
-            self.shown.append(text)
-        if reasoning:
-            self.thought.append(reasoning)
-        chunk = StreamChunk(text=text, reasoning_text=reasoning, tool_call_fragment=fragment)
-        self.emit.publish(chunk)
-
-    def close(self) -> None:
-        """Show the end of the stream, exactly once."""
-        if not self.closed:
-            self.closed = True
-            self.emit.publish(StreamChunk(finished=True))
-
-    def keep_partial(self) -> None:
-        """Store what was said before the attempt was cut, except for calls."""
-        if self.closed:
-            return
-        if self._parser is not None:
-            parsed = self._parser.finish(cut=True)
-            if parsed.rest and parsed.problem is None:
-                self.show(parsed.rest)
-        self.close()
-        text, thought = "".join(self.shown), "".join(self.thought)
-        events: list[Event] = [Reasoning(content=thought)] if thought else []
-        if text:
-            events.append(AssistantMessage(content=text, partial=True))
-        self.emit.append(*events)
-
-
-def _fragment(delta: Delta) -> dict[str, object] | None:
-    if delta.tool_index is None:
-        return None
-    return {"index": delta.tool_index, "name": delta.tool_name, "arguments": delta.tool_arguments}
-
+__all__ = ["ActiveModel", "Answer", "PassingNotice", "ProviderRunner", "Remake", "Trace", "error_event"]
 
 Trace = Callable[[str, Callable[[], str]], None]
 """``trace(label, text)``: the text is made only when it is written."""
 
+MakeParser = Callable[[], "Parser"]
+
+Remake = Callable[[ActiveModel], Awaitable[tuple[ProviderRequest, "MakeParser | None"]]]
+"""``await remake(active)``: the same request as another model needs it, and its parser."""
+
 
 class ProviderRunner:
-    """Asks one model, with retries.
+    """Asks the model of one agent: with retries, then those that may go on for it.
 
     Args:
         active: The model.
         settings: ``[model]``: how often, and whether answers stream.
         clock: Monotonic seconds.
         chance: Uniform numbers in [0, 1), for the jitter of waits.
+        sleep: Waits; cancelling it ends the wait.
         trace: Gets each request and answer as text, where ``[log] trace`` names ``llm``.
+        guards: Circuit breakers and rate limits, shared by the agents of a process; default: its own.
+        fallback: The models that go on when this one finally fails.
     """
 
     def __init__(
@@ -191,153 +64,248 @@ class ProviderRunner:
         *,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
+        sleep: Sleep = asyncio.sleep,
         trace: Trace | None = None,
+        guards: ServerGuards | None = None,
+        fallback: FallbackChain | None = None,
     ) -> None:
         self.active = active
+        """The model that is asked now; another than ``home`` after a fallback."""
+        self.home = active
+        """The model that each prompt begins with."""
         self._settings = settings
         self._clock = clock
         self._chance = chance
+        self._sleep = sleep
         self._trace = trace
+        self._guards = guards or ServerGuards(clock, sleep)
+        self._fallback = fallback
         self._estimates = MessageEstimates()
+        self._watch = CacheWatch(clock)
+
+    # --- which model ---------------------------------------------------------------------------------
+
+    def switch(self, active: ActiveModel, emit: Emit, *, by: str = "user") -> None:
+        """Let another model answer from the next request on; the user wants it so.
+
+        The view of the conversation must be made anew for it, as `Agent` does at the start of each run.
+        """
+        before = self.active
+        self.active = self.home = active
+        if self._fallback is not None:
+            self._fallback.restart()
+        if active.name != before.name:
+            change = {"key": "model", "from": before.name, "to": active.name, "by": by}
+            emit.append(Setting.model_validate(change))
+
+    def begin_run(self, emit: Emit) -> None:
+        """Go back to the first model: a new prompt is asked of it again."""
+        if self._fallback is not None:
+            self._fallback.restart()
+        if self.active is not self.home:
+            before, self.active = self.active, self.home
+            reason = "A new prompt begins with the first model again."
+            emit.append(ModelSwitch(from_model=before.name, to_model=self.home.name, reason=reason))
+
+    async def aclose(self) -> None:
+        """Close the models that were opened to go on for the first one."""
+        if self._fallback is not None:
+            await self._fallback.aclose()
+
+    # --- requests ------------------------------------------------------------------------------------
 
     async def request(
         self,
         request: ProviderRequest,
         emit: Emit,
         *,
-        make_parser: Callable[[], Parser] | None = None,
+        make_parser: MakeParser | None = None,
         remaining_s: Callable[[], float | None] = lambda: None,
+        remake: Remake | None = None,
     ) -> Answer:
         """Ask until there is an answer, store it, and return it.
 
         Cancelling keeps the text that was shown as a partial message.
 
+        Args:
+            request: What to ask.
+            emit: Gets the pieces, retries, switches and the answer.
+            make_parser: Makes the parser of calls that are written as text.
+            remaining_s: Seconds until the run's deadline.
+            remake: Makes the request for a model that goes on; default: the same with its name.
+
         Raises:
-            ProviderError: All attempts failed, or the failure cannot pass.
+            ProviderError: All attempts failed, or the failure cannot pass. ``context_overflow`` comes at
+                once, with no error event, so that the caller can shorten the conversation and ask again.
         """
-        attempt = 0
+        sent = 0
         while True:
-            attempt += 1
-            state = _Attempt(emit, make_parser, self._clock())
-            if self._trace is not None:
-                self._trace(
-                    f"request {self.active.name} attempt {attempt}", partial(_traced_request, request)
-                )
+            attempt, error, used = await self._ask_model(request, emit, make_parser, remaining_s, sent)
+            sent += used
+            if isinstance(error, Answer):
+                return error
             try:
-                response = await self._ask(request, state)
+                fallen = await self._next_model(error, attempt, emit)
+            except BaseException:
+                attempt.keep_partial()
+                raise
+            if not fallen:
+                attempt.keep_partial()
+                raise error
+            if remake is not None:
+                request, make_parser = await remake(self.active)
+            else:
+                request = replace(request, model=self.active.model)
+
+    async def _ask_model(
+        self,
+        request: ProviderRequest,
+        emit: Emit,
+        make_parser: MakeParser | None,
+        remaining_s: Callable[[], float | None],
+        sent: int,
+    ) -> tuple[Attempt, Answer | ProviderError, int]:
+        """Ask the present model until it has answered or finally failed.
+
+        Returns the last attempt, the answer or failure, and how many attempts were made.
+        """
+        number = 0
+        while True:
+            number += 1
+            attempt = Attempt(emit, make_parser, self._clock())
+            self._note(f"request {self.active.name} attempt {number}", partial(_traced_request, request))
+            try:
+                response = await self._guarded(request, attempt, remaining_s)
             except ProviderError as error:
-                delay = self._delay(error, attempt, remaining_s())
+                delay = self._delay(error, number, remaining_s(), attempt)
                 if delay is None:
-                    state.keep_partial()
-                    raise
-                await self._wait(error, attempt, delay, state)
+                    return attempt, error, number
+                await self._wait(error, number, delay, attempt)
             except BaseException:  # a cancel, or a defect: what was shown is kept in any case
-                state.keep_partial()
+                attempt.keep_partial()
                 raise
             else:
-                if self._trace is not None:
-                    self._trace(f"answer {self.active.name}", partial(repr, response))
-                return self._store(request, response, state, attempt)
+                self._note(f"answer {self.active.name}", partial(repr, response))
+                return attempt, self._store(request, response, attempt, sent + number), number
 
-    async def _ask(self, request: ProviderRequest, state: _Attempt) -> ProviderResponse:
+    def _note(self, label: str, text: Callable[[], str]) -> None:
+        if self._trace is not None:
+            self._trace(label, text)
+
+    async def _guarded(
+        self, request: ProviderRequest, attempt: Attempt, remaining_s: Callable[[], float | None]
+    ) -> ProviderResponse:
+        """Ask once, when the server may be asked."""
+        admission = await self._guards.admit(
+            self.active,
+            attempt.emit,
+            tokens=self._tokens(request),
+            remaining_s=remaining_s,
+            patient=self._fallback is None or self._fallback.exhausted,
+        )
+        attempt.start = self._clock()
+        try:
+            response = await self._ask(request, attempt)
+        except BaseException as error:
+            admission.done(error)
+            raise
+        admission.done(None, response.usage)
+        return response
+
+    def _tokens(self, request: ProviderRequest) -> int:
+        return self._prompt_tokens(request) if self._guards.counts_tokens(self.active) else 0
+
+    async def _ask(self, request: ProviderRequest, attempt: Attempt) -> ProviderResponse:
         provider = self.active.provider
         if not self._settings.stream:
             response = await provider.complete(request)
             for place, block in enumerate(response.blocks):
-                state.take(_as_delta(block, place), self._clock)
+                attempt.take(as_delta(block, place), self._clock)
             return response
-        stream = provider.stream(request)
-        try:
-            async for delta in stream:
-                state.take(delta, self._clock)
+        async with closing_stream(provider.stream(request)) as deltas:
+            async for delta in deltas:
+                attempt.take(delta, self._clock)
                 if delta.response is not None:
                     return delta.response
-        finally:
-            # A generator that is left early must give its connection back now, not when it is collected.
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
         raise ProviderError(
             ErrorKind.INCOMPLETE_STREAM,
             f"The answer of {self.active.name} ended without its end mark; nothing of it was run.",
         )
 
-    def _delay(self, error: ProviderError, attempt: int, remaining: float | None) -> float | None:
+    def _delay(
+        self, error: ProviderError, number: int, remaining_s: float | None, attempt: Attempt
+    ) -> float | None:
         """Return the seconds to wait before the next attempt, or ``None`` when there is none."""
-        if not error.retryable or attempt >= self._settings.retries:
+        if attempt.showed_call:
             return None
-        delay = error.retry_after_s
-        if delay is not None and delay > _MAX_TOLD_DELAY_S:
-            return None
-        if delay is None:
-            delay = self._chance() * min(2.0 ** (attempt - 1), _MAX_DELAY_S)
-        return None if remaining is not None and delay >= remaining else delay
+        return retry_delay(
+            error, number, self._settings.retries, remaining_s=remaining_s, chance=self._chance
+        )
 
-    async def _wait(self, error: ProviderError, attempt: int, delay: float, state: _Attempt) -> None:
-        state.close()
-        state.emit.append(
+    async def _wait(self, error: ProviderError, number: int, delay: float, attempt: Attempt) -> None:
+        attempt.close()
+        attempt.emit.append(
             Retry(
-                attempt=attempt,
+                attempt=number,
                 delay_s=round(delay, 3),
                 error_kind=error.error_kind,
                 message=str(error),
-                discard=state.published,
+                discard=attempt.published,
             )
         )
-        await asyncio.sleep(delay)
+        await self._sleep(delay)
+
+    async def _next_model(self, error: ProviderError, attempt: Attempt, emit: Emit) -> bool:
+        """Let the next model of the chain go on; ``False``: there is none, or none that may."""
+        if self._fallback is None or attempt.showed_call:
+            return False
+        fallen = await self._fallback.next(self.home, self.active, error, emit)
+        if fallen is None:
+            return False
+        attempt.close()
+        before, self.active = self.active, fallen
+        emit.append(
+            ModelSwitch(
+                from_model=before.name, to_model=fallen.name, reason=str(error), discard=attempt.published
+            )
+        )
+        return True
+
+    # --- answers -------------------------------------------------------------------------------------
 
     def _store(
-        self, request: ProviderRequest, response: ProviderResponse, state: _Attempt, attempts: int
+        self, request: ProviderRequest, response: ProviderResponse, attempt: Attempt, attempts: int
     ) -> Answer:
-        blocks, problem = _parsed(response, state)
-        state.close()
+        active = self.active
         usage = response.usage or self._estimated(request, response)
-        price = self.active.capabilities.price
-        cost = price.cost(usage) if price is not None else None
-        refused = response.refusal or response.stop == "refusal"
-        events = [event for block in blocks if (event := _event(block, refused=refused)) is not None]
-        if refused and not any(isinstance(event, AssistantMessage) for event in events):
-            events.append(AssistantMessage(content="", refusal=True))
-        now = self._clock()
-        events.append(
-            ProviderMeta(
-                provider=self.active.provider.name,
-                model=response.model or self.active.model,
-                usage=usage,
-                cost_usd=cost,
-                duration_ms=round((now - state.start) * 1000, 3),
-                first_token_ms=_milliseconds(state),
-                stop_reason_raw=response.stop_raw,
-                attempts=attempts,
-                request_id=response.request_id,
-            )
-        )
-        stored = state.emit.append(*events)
-        return Answer(
-            text="".join(block.text for block in blocks if isinstance(block, TextBlock)),
-            calls=tuple(event for event in stored if isinstance(event, ToolCall)),
-            cut=response.stop == "max_tokens",
-            cut_call=_ends_in_cut_call(response),
-            refused=refused,
-            problem=problem,
+        price = active.capabilities.price
+        meta = ProviderMeta(
+            provider=active.provider.name,
+            model=response.model or active.model,
             usage=usage,
-            cost_usd=cost,
+            cost_usd=price.cost(usage) if price is not None else None,
+            duration_ms=round((self._clock() - attempt.start) * 1000, 3),
+            first_token_ms=attempt.first_token_ms,
+            stop_reason_raw=response.stop_raw,
+            attempts=attempts,
+            request_id=response.request_id,
         )
+        answer = store_answer(response, attempt, meta)
+        # A model of the files dialect is asked afresh on purpose; nothing is lost there by mistake.
+        if active.capabilities.dialect != "files":
+            note = self._watch.look(active.name, request, usage)
+            if note is not None:
+                attempt.emit.append(Notice(message=note, code="cache_broken"))
+        return answer
+
+    def _prompt_tokens(self, request: ProviderRequest) -> int:
+        messages = estimate_text(request.system) + self._estimates.total(request.messages)
+        return messages + estimate_tools(request.tools)
 
     def _estimated(self, request: ProviderRequest, response: ProviderResponse) -> Usage:
-        prompt = estimate_text(request.system) + self._estimates.total(request.messages)
         answer = estimate_text(response.text) + estimate_text(response.reasoning)
         answer += sum(estimate_text(str(call.arguments)) for call in response.tool_uses)
-        return Usage(input=prompt + estimate_tools(request.tools), output=answer, estimated=True)
-
-
-def _ends_in_cut_call(response: ProviderResponse) -> bool:
-    """Tell whether the last call may be incomplete, also where a server has closed its JSON."""
-    return response.stop == "max_tokens" and bool(response.blocks) and response.blocks[-1].type == "tool_use"
-
-
-def _milliseconds(state: _Attempt) -> float | None:
-    return None if state.first_token is None else round((state.first_token - state.start) * 1000, 3)
+        return Usage(input=self._prompt_tokens(request), output=answer, estimated=True)
 
 
 def _traced_request(request: ProviderRequest) -> str:
@@ -345,71 +313,6 @@ def _traced_request(request: ProviderRequest) -> str:
     last = request.messages[-1].model_dump_json() if request.messages else ""
     tools = ", ".join(tool.name for tool in request.tools)
     return f"{len(request.messages)} messages, tools [{tools}], last: {last}"
-
-
-def _as_delta(block: TextBlock | ReasoningBlock | ToolUseBlock, place: int) -> Delta:
-    match block:
-        case TextBlock():
-            return Delta(text=block.text)
-        case ReasoningBlock():
-            return Delta(reasoning=block.text)
-        case ToolUseBlock():
-            arguments = json.dumps(block.arguments) if block.raw_arguments is None else block.raw_arguments
-            return Delta(tool_index=place, tool_name=block.name, tool_arguments=arguments)
-
-
-def _parsed(
-    response: ProviderResponse, state: _Attempt
-) -> tuple[list[TextBlock | ReasoningBlock | ToolUseBlock], str | None]:
-    """Return the answer's blocks, with tool calls that were written as text taken out of the text."""
-    parser = state.parser
-    if parser is None:
-        return _distinct(response.blocks), None
-    parsed = parser.finish(cut=response.stop == "max_tokens", native_calls=bool(response.tool_uses))
-    if parsed.rest:
-        state.show(parsed.rest)
-    if response.tool_uses:
-        return _distinct(response.blocks), None
-    blocks: list[TextBlock | ReasoningBlock | ToolUseBlock] = [
-        block for block in response.blocks if isinstance(block, ReasoningBlock)
-    ]
-    if parsed.prose.strip():
-        blocks.append(TextBlock(text=parsed.prose))
-    return [*blocks, *parsed.calls], parsed.problem
-
-
-def _distinct(
-    blocks: Sequence[TextBlock | ReasoningBlock | ToolUseBlock],
-) -> list[TextBlock | ReasoningBlock | ToolUseBlock]:
-    """Return ``blocks`` with a new id for each call that has none, or that of another: results go by id."""
-    seen: set[str] = set()
-    distinct: list[TextBlock | ReasoningBlock | ToolUseBlock] = []
-    for block in blocks:
-        if isinstance(block, ToolUseBlock):
-            if not block.call_id or block.call_id in seen:
-                block = block.model_copy(update={"call_id": f"call_{new_id()}"})
-            seen.add(block.call_id)
-        distinct.append(block)
-    return distinct
-
-
-def _event(block: TextBlock | ReasoningBlock | ToolUseBlock, *, refused: bool) -> Event | None:
-    match block:
-        case TextBlock():
-            if not block.text and not refused:
-                return None
-            return AssistantMessage(content=block.text, refusal=refused)
-        case ReasoningBlock():
-            return Reasoning(
-                content=block.text, signature=block.signature, data=block.data, redacted=block.redacted
-            )
-        case ToolUseBlock():
-            return ToolCall(
-                call_id=block.call_id,
-                tool_name=block.name,
-                arguments=block.arguments,
-                raw_arguments=block.raw_arguments,
-            )
 
 
 def error_event(error: ProviderError) -> ErrorEvent:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from aar.core.guardrails import LoopGuardrails, Nudge, Verdict
 from aar.core.limits import RunLimits
 from aar.core.prompt_queue import PromptQueue
-from aar.core.provider_runner import Answer, ProviderRunner, error_event
+from aar.core.provider_runner import ActiveModel, Answer, ProviderRunner, error_event
 from aar.core.verify import CheckResult, Verifier, describe_failure
 from aar.protocol.errors import ProviderError
 from aar.protocol.events import ContextEvent, Event, Notice, ToolResult, UserMessage
@@ -79,6 +81,7 @@ class Run:
         limits: Steps, time, tokens, money.
         queue: Where steering words wait.
         verifier: Checks that must pass, if there are some.
+        remake_view: Makes the view anew when another model goes on.
         sync: Makes the session durable.
         set_state: Records the agent's state.
     """
@@ -94,6 +97,7 @@ class Run:
         queue: PromptQueue,
         *,
         verifier: Verifier | None = None,
+        remake_view: Callable[[], Awaitable[ModelView]] | None = None,
         sync: Callable[[], object] | None = None,
         set_state: Callable[[AgentState], object] = lambda state: None,
     ) -> None:
@@ -104,6 +108,7 @@ class Run:
         self._guardrails = guardrails
         self._queue = queue
         self._verifier = verifier
+        self._remake_view = remake_view
         self._sync = sync
         self._set_state = set_state
         self._failures: list[str] = []
@@ -138,11 +143,22 @@ class Run:
             self._emit,
             make_parser=self._view.make_parser(tools=tools),
             remaining_s=lambda: self.limits.remaining_seconds,
+            remake=partial(self._remake, tools),
         )
         self.limits.count(answer.usage, answer.cost_usd)
         for note in self._view.take_notes():
             self._emit.append(Notice(message=note, code="coach"))
         return answer
+
+    async def _remake(
+        self, tools: bool, active: ActiveModel
+    ) -> tuple[ProviderRequest, Callable[[], Parser] | None]:
+        """Return the request as the model that goes on needs it."""
+        if self._remake_view is None:
+            request = self._view.request(tools=tools)
+            return replace(request, model=active.model), self._view.make_parser(tools=tools)
+        self._view = await self._remake_view()
+        return self._view.request(tools=tools), self._view.make_parser(tools=tools)
 
     async def act(self, answer: Answer) -> StopReason | None:
         """Run the answer's calls; nudge or stop a model that goes round in circles.

@@ -24,6 +24,7 @@ from aar.protocol.events import (
     AssistantMessage,
     Event,
     ForkOrigin,
+    ModelSwitch,
     Notice,
     PlanItem,
     ProviderMeta,
@@ -513,7 +514,7 @@ def _ends_stream(event: Event) -> bool:
     if event.agent_id != "main":
         return False
     return isinstance(event, AssistantMessage | ToolCall | ProviderMeta) or (
-        isinstance(event, Retry) and event.discard
+        isinstance(event, Retry | ModelSwitch) and event.discard
     )
 
 

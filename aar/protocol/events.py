@@ -244,12 +244,13 @@ class Retry(Event, frozen=True):
 
 
 class ModelSwitch(Event, frozen=True):
-    """Another model goes on with the session."""
+    """Another model goes on with the session. ``discard``: chunks shown for the failed attempt are void."""
 
     type: Literal["model_switch"] = "model_switch"
     from_model: Text
     to_model: Text
     reason: Text
+    discard: bool = False
 
 
 class Compaction(Event, frozen=True):

@@ -162,7 +162,7 @@ class Provider(ABC):
 
     name: str
     server: str = ""
-    """Host (and port, where it is not the usual one) that is asked; empty where nothing is sent to a server."""
+    """Host, and port where it is not the usual one, that is asked; empty: nothing is sent to a server."""
 
     @abstractmethod
     def stream(self, request: ProviderRequest) -> AsyncIterator[Delta]:

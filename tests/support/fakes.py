@@ -228,7 +228,7 @@ class World:
     def _view(self, session: Session) -> SessionView:
         tools = tuple(self.registry.specs())
         prompt = build_prompt(workspace=self.root, dialect="native", tools=tools, mode="edit")
-        return SessionView(session, self.active, prompt, tools, self._resolve)
+        return SessionView(session, self.agent.runner.active, prompt, tools, self._resolve)
 
     def _resolve(self, name: str) -> str | None:
         spec = self.registry.get(name)
