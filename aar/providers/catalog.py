@@ -4,95 +4,241 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from aar.config.schema import Config
+from aar.config.schema import Config, ModelSettings
+from aar.protocol.errors import ConfigurationError
 from aar.protocol.usage import Price
+from aar.providers import catalog_rules as rules
 from aar.providers.base import Dialect, ProviderCapabilities
+from aar.providers.catalog_rules import is_small
+from aar.providers.keys import provider_settings
+from aar.providers.prices import FREE, ModelRecord, is_free
+
+GeminiThinking = Literal["none", "level", "coarse_level", "budget", "pro_budget", "unknown"]
+"""How a Gemini model is told to think: not at all, by a level (``coarse``: low or high only), or by a number
+of tokens (``pro``: it cannot be switched off)."""
 
 DEFAULT_MODELS = {
     "anthropic": "claude-sonnet-4-6",
     "openai": "gpt-5",
-    "gemini": "gemini-3-pro-preview",
+    "gemini": "gemini-3.1-pro-preview",
     "ollama": "qwen3-coder",
     "local": "qwen2.5-coder-1.5b",
 }
 """The model of a provider that is used when none was named."""
 
-_SMALL_BILLIONS = 3.0
 _SMALL_WINDOW = 16_384
-_FREE = Price(input=0, output=0, cache_read=0, cache_write=0)
+_NO_SETTINGS = ModelSettings.model_construct()
 
-_WINDOWS: tuple[tuple[str, int], ...] = (
-    (r"claude", 200_000),
-    (r"gemini-(?:[2-9]|\d\d)", 1_048_576),
-    (r"gpt-4\.1", 1_047_576),
-    (r"gpt-5", 400_000),
-    (r"gpt-4-turbo|gpt-4o|chatgpt", 128_000),
-    (r"gpt-4", 8_192),
-    (r"gpt-3\.5", 16_385),
-    (r"(?:^|/)o[134](?:-|$)", 200_000),
-    (r"grok-4|grok-code", 256_000),
-    (r"qwen3-coder|kimi-k2", 262_144),
-    (r"qwen2\.5-coder", 32_768),
+_GEMINI_THINKING: tuple[tuple[str, GeminiThinking], ...] = (
+    (r"gemini-(?:1|2\.0)|gemma|-image|-tts|embedding|learnlm", "none"),
+    (r"gemini-3-pro", "coarse_level"),
+    (r"gemini-(?:[3-9]|\d\d)", "level"),
+    (r"gemini-2\.5-pro|gemini-pro-latest", "pro_budget"),
+    (r"gemini-(?:2\.5|flash)", "budget"),
 )
-_DEFAULT_WINDOW = 128_000
-
-_NO_TOOLS = re.compile(
-    r"gemma-?[123](?!\d)|codegemma|phi-?[23](?!\d)|codellama|code-llama|starcoder|llama-?2(?!\d)"
-    r"|deepseek-coder(?!-v2\.5)|wizardcoder|vicuna|tinyllama|(?:^|[/-])o1-mini|gpt-3\.5-turbo-instruct"
-)
-_IMAGES = re.compile(
-    r"claude|gemini|gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-5|(?:^|/)o[134](?:-pro)?$|llava|pixtral|[-/.]vl\b|vision"
-    r"|gemma-?3|llama-?4|grok-4"
-)
-_THINKS = re.compile(
-    r"claude-(?:sonnet|opus|haiku)-[4-9]|claude-3-7|gemini-(?:2\.5|[3-9])|gpt-5|gpt-oss|(?:^|/)o[134](?:-|$)"
-    r"|deepseek-(?:r1|reasoner|v[4-9])|qwen3|qwq|magistral|grok-(?:4|3-mini)|kimi-k2-thinking|glm-[45]|thinking"
-)
-_SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?)(b|m)(?![a-z\d])")
-_SMALL_BY_DEFAULT = re.compile(r"^(?:llama3\.2|smollm2?|tinyllama)(?::latest)?$")
 
 
-def lookup(provider: str, model: str, config: Config) -> ProviderCapabilities:
-    """Return what is known about ``model``; the user's ``[model]`` settings win.
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One thing that is known of a model, and from where.
+
+    Attributes:
+        value: ``None``: not known.
+        source: ``config``, ``data`` (the package of prices), ``rule`` (the model's name), ``own machine``,
+            ``assumed``, or ``unknown``.
+    """
+
+    value: Any
+    source: str
+
+
+_UNKNOWN = Figure(None, "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All that is known of a model, each with its source."""
+
+    context_window: Figure
+    max_output_tokens: Figure
+    images: Figure
+    tools: Figure
+    reasoning: Figure
+    dialect: Figure
+    price: Figure
+
+
+def lookup(
+    provider: str,
+    model: str,
+    config: Config,
+    record: ModelRecord | None = None,
+    base_url: str | None = None,
+) -> ProviderCapabilities:
+    """Return what is known about ``model``; the user's settings win.
 
     Args:
         provider: Name of the provider, not an alias.
         model: Name without the provider's prefix.
-        config: For ``[model] dialect`` and ``context_window``, and the provider's ``context_window``.
+        config: For ``[model] dialect`` and ``context_window``, the provider's ``context_window``, and
+            ``[providers.NAME.models.MODEL]``.
+        record: What the data say, where they were asked.
+        base_url: Address of the server where it is not the configured one.
     """
-    name = model.lower()
-    small = provider == "local" or is_small(name)
-    dialect: Dialect = "files" if small else "text" if _NO_TOOLS.search(name) else "native"
-    if config.model.dialect != "auto":
-        dialect = config.model.dialect
-    settings = config.providers.get(provider)
-    allotted = settings.context_window if settings is not None else None
-    window = config.model.context_window or allotted or _window(name)
+    found = figures(provider, model, config, record, base_url)
+    dialect: Dialect = found.dialect.value
+    window: int = found.context_window.value
     return ProviderCapabilities(
         context_window=window,
-        tools=dialect == "native",
-        images=_IMAGES.search(name) is not None,
-        reasoning=_THINKS.search(name) is not None,
+        max_output_tokens=found.max_output_tokens.value,
+        tools=dialect == "native" and found.tools.value,
+        images=found.images.value,
+        reasoning=found.reasoning.value,
         dialect=dialect,
-        price=_FREE if provider == "local" else None,
+        price=found.price.value,
         compact_prompt=dialect != "native" or window <= _SMALL_WINDOW,
+        small=_is_small(provider, model),
     )
 
 
-def is_small(model: str) -> bool:
-    """Tell whether ``model`` is by its name too small for tool calls: 3 billion weights or less."""
+def figures(
+    provider: str,
+    model: str,
+    config: Config,
+    record: ModelRecord | None = None,
+    base_url: str | None = None,
+) -> Figures:
+    """Return what `lookup` returns with the source of each figure; arguments as there."""
     name = model.lower()
-    if _SMALL_BY_DEFAULT.match(name):
-        return True
-    sizes = [float(number) / (1000 if unit == "m" else 1) for number, unit in _SIZE.findall(name)]
-    return bool(sizes) and max(sizes) <= _SMALL_BILLIONS
+    settings = provider_settings(provider, config)
+    own = settings.models.get(model, _NO_SETTINGS)
+    address = base_url or settings.base_url
+    trained = _first(("config", own.tools), ("rule", rules.trained_for_tools(name)))
+    small = _is_small(provider, name)
+    by_name: Dialect = "files" if small else "native" if trained.value else "text"
+    asked = config.model.dialect if config.model.dialect != "auto" else None
+    return Figures(
+        context_window=_first(
+            ("config", config.model.context_window),
+            ("config", own.context_window),
+            ("config", settings.context_window),
+            ("data", record.context_window if record is not None else None),
+            ("rule", rules.window(name)),
+            ("assumed", rules.DEFAULT_WINDOW),
+        ),
+        max_output_tokens=_first(("config", own.max_output_tokens), ("rule", _output_limit(name))),
+        images=_first(("config", own.images), ("rule", rules.takes_images(name))),
+        tools=trained,
+        reasoning=_first(("config", own.reasoning), ("rule", rules.thinks(name))),
+        dialect=_first(("config", asked), ("config", own.dialect), ("rule", by_name)),
+        price=_first(
+            ("config", own_price(model, own)),
+            ("own machine", FREE if is_free(provider, model, address) else None),
+            ("data", record.price if record is not None else None),
+        ),
+    )
 
 
-def with_price(capabilities: ProviderCapabilities, price: Price | None) -> ProviderCapabilities:
-    """Return ``capabilities`` with another price."""
-    return replace(capabilities, price=price)
+def own_price(model: str, settings: ModelSettings) -> Price | None:
+    """Return the price that the config tells for a model.
+
+    Raises:
+        ConfigurationError: It tells a part of one.
+    """
+    told = {
+        name: value
+        for name in ("input", "output", "cache_read", "cache_write", "cache_write_1h")
+        if (value := getattr(settings, f"price_{name}")) is not None
+    }
+    if not told:
+        return None
+    if "input" not in told or "output" not in told:
+        raise ConfigurationError(
+            f"The price of {model} in the config needs both price_input and price_output."
+        )
+    return Price(**told)
+
+
+def _first(*candidates: tuple[str, Any]) -> Figure:
+    return next((Figure(value, source) for source, value in candidates if value is not None), _UNKNOWN)
+
+
+def _output_limit(name: str) -> int | None:
+    return claude_traits(name).output_limit if "claude" in name else rules.output_limit(name)
+
+
+def _is_small(provider: str, model: str) -> bool:
+    return provider == "local" or is_small(model)
+
+
+def gemini_thinking(model: str) -> GeminiThinking:
+    """Tell how a Gemini model takes its reasoning level; ``unknown`` for a name that tells nothing."""
+    name = model.lower()
+    for pattern, style in _GEMINI_THINKING:
+        if re.search(pattern, name):
+            return style
+    return "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaudeTraits:
+    """How a Claude model is asked.
+
+    Attributes:
+        thinking: ``none``; by a ``budget`` of tokens; ``both``: budget or adaptive; ``adaptive`` only.
+        efforts: Levels of effort it takes, rising; empty: none.
+        output_limit: Tokens of one answer that it takes.
+        thinks_unasked: Whether it thinks unless told not to.
+        always_thinks: Whether it cannot be told not to.
+        samples: Whether it takes a temperature.
+    """
+
+    thinking: Literal["none", "budget", "both", "adaptive"] = "budget"
+    efforts: tuple[str, ...] = ()
+    output_limit: int = 8_192
+    thinks_unasked: bool = False
+    always_thinks: bool = False
+    samples: bool = True
+
+
+_CLAUDE = re.compile(r"claude-(?:([a-z]+)-)?(\d)(?:[-.](\d{1,2}))?(?!\d)")
+_OLD_CLAUDES: tuple[tuple[tuple[int, int], Literal["none", "budget"], int], ...] = (
+    ((3, 7), "budget", 64_000),
+    ((3, 5), "none", 8_192),
+    ((0, 0), "none", 4_096),
+)
+
+
+def claude_traits(model: str) -> ClaudeTraits:
+    """Tell how ``model`` is asked by its family and version, however a cloud spells it.
+
+    A name that tells nothing is taken for a server that speaks Claude's wire and has a model of its own.
+    """
+    name = model.lower()
+    always = re.search(r"claude-(?:fable|mythos)", name) is not None
+    match = _CLAUDE.search(name)
+    if match is None and not always:
+        return ClaudeTraits()
+    family = match.group(1) if match else None
+    version = (int(match.group(2)), int(match.group(3) or 0)) if match else (5, 0)
+    if version < (4, 0):
+        limits = next(item for item in _OLD_CLAUDES if version >= item[0])
+        return ClaudeTraits(thinking=limits[1], output_limit=limits[2])
+    if version < (4, 6):
+        return ClaudeTraits(output_limit=32_000 if family == "opus" and version < (4, 5) else 64_000)
+    if version < (4, 7):
+        return ClaudeTraits("both", ("low", "medium", "high", "max"), 128_000 if family == "opus" else 64_000)
+    return ClaudeTraits(
+        thinking="adaptive",
+        efforts=("low", "medium", "high", "xhigh", "max"),
+        output_limit=128_000,
+        thinks_unasked=version >= (5, 0),
+        always_thinks=always,
+        samples=False,
+    )
 
 
 def pick_installed(names: Sequence[str]) -> str | None:
@@ -103,9 +249,6 @@ def pick_installed(names: Sequence[str]) -> str | None:
 
 def _fitness(name: str) -> tuple[bool, bool, float]:
     lower = name.lower()
-    sizes = [float(number) / (1000 if unit == "m" else 1) for number, unit in _SIZE.findall(lower)]
-    return (_NO_TOOLS.search(lower) is None and not is_small(lower), "cod" in lower, max(sizes, default=7.0))
-
-
-def _window(name: str) -> int:
-    return next((size for pattern, size in _WINDOWS if re.search(pattern, name)), _DEFAULT_WINDOW)
+    size = rules.billions(lower)
+    capable = rules.trained_for_tools(lower) and not is_small(lower)
+    return (capable, "cod" in lower, 7.0 if size is None else size)

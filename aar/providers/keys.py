@@ -16,14 +16,14 @@ KeyCommand = Callable[[str], str]
 """Runs ``api_key_command`` and returns what it printed. Given by the caller, as processes start elsewhere."""
 
 
+_NO_SETTINGS = ProviderConfig.model_construct()
+
+
 def provider_settings(provider: str, config: Config) -> ProviderConfig:
     """Return the table ``[providers.NAME]``; the name's other spellings count too."""
     canonical = ALIASES.get(provider, provider)
     spellings = [provider, canonical, *(alias for alias, name in ALIASES.items() if name == canonical)]
-    for name in spellings:
-        if name in config.providers:
-            return config.providers[name]
-    return ProviderConfig()
+    return next((config.providers[name] for name in spellings if name in config.providers), _NO_SETTINGS)
 
 
 def find_key(

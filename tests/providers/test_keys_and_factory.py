@@ -185,7 +185,7 @@ def test_how_a_model_acts_is_known_from_its_name(provider: str, model: str, dial
     known = lookup(provider, model, Config())
     assert known.dialect == dialect
     assert known.tools == (dialect == "native")
-    assert known.price == (None if provider != "local" else known.price)
+    assert (known.price is None) == (provider not in ("local", "ollama"))
 
 
 def test_the_users_settings_win_over_the_catalogue():
