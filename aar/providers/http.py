@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket
 import ssl
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError
@@ -16,10 +17,13 @@ from aar.providers.http_errors import scrub
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from httpx2 import AsyncClient
+    from httpx2 import AsyncByteStream, AsyncClient, Response
 
 CONNECT_TIMEOUT_S = 10.0
 """Seconds that a connection may take."""
+STALL_S = 180.0
+"""Seconds without a byte after which an answer that has begun is given up, unless told otherwise."""
+_PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 
 
 def is_loopback(host: str) -> bool:
@@ -85,19 +89,40 @@ def _address_problem(base_url: str) -> str | None:
 
 
 class HttpClient:
-    """One lazily made client. Importing and reading certificates happen in a thread, off the event loop."""
+    """One lazily made client. Importing and reading certificates happen in a thread, off the event loop.
 
-    def __init__(self, base_url: str, headers: Mapping[str, str], idle_timeout_s: float) -> None:
-        """Args: ``idle_timeout_s`` is for how long no byte may come before a request has failed."""
+    ``SSL_CERT_FILE``, ``SSL_CERT_DIR``, ``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` are
+    honoured; servers on this machine are never reached through a proxy.
+    """
+
+    def __init__(
+        self, base_url: str, headers: Mapping[str, str], idle_timeout_s: float, stall_s: float = STALL_S
+    ) -> None:
+        """Keep the settings; nothing is opened.
+
+        Args:
+            base_url: Address of the server.
+            headers: Of every request.
+            idle_timeout_s: Seconds without a byte after which a request has failed.
+            stall_s: The same once the first bytes of an answer have come, if that is shorter.
+
+        Raises:
+            ConfigurationError: The address cannot be used.
+        """
         self.host = host_of(base_url)
         self._base_url = base_url
         self._headers = dict(headers)
         self._idle_timeout_s = idle_timeout_s
+        self._stall_s = stall_s
         self._client: AsyncClient | None = None
         self._lock = asyncio.Lock()
 
     async def get(self) -> AsyncClient:
-        """Return the client, made on first use."""
+        """Return the client, made on first use.
+
+        Raises:
+            ConfigurationError: The certificates or the proxy of the environment cannot be used.
+        """
         if self._client is None:
             async with self._lock:
                 if self._client is None:
@@ -110,20 +135,75 @@ class HttpClient:
         loopback = is_loopback(self.host)
         plain = self._base_url.startswith("http://") and loopback
         timeout = httpx2.Timeout(self._idle_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
-        return httpx2.AsyncClient(
-            headers=self._headers,
-            timeout=timeout,
-            # Certificates cost some 80 ms to read and are not needed for plain HTTP to this machine.
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else httpx2.create_ssl_context(),
-            trust_env=not loopback,
-            follow_redirects=False,
-        )
+        # Certificates cost some 80 ms to read and are not needed for plain HTTP to this machine.
+        verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else _certificates()
+        try:
+            return httpx2.AsyncClient(
+                headers=self._headers,
+                timeout=timeout,
+                verify=verify,
+                trust_env=not loopback,
+                follow_redirects=False,
+                event_hooks={"response": [self._watch]} if self._stall_s < self._idle_timeout_s else None,
+            )
+        except (ValueError, ImportError) as error:
+            raise _unusable_proxy(error) from error
+
+    async def _watch(self, response: Response) -> None:
+        response.stream = _make_watched(cast("AsyncByteStream", response.stream), self._stall_s)
 
     async def aclose(self) -> None:
         """Close all connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
+
+
+def _certificates() -> ssl.SSLContext:
+    import httpx2
+
+    try:
+        return httpx2.create_ssl_context()
+    except OSError as error:  # also ssl.SSLError
+        named = [name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
+        where = " and ".join(f"{name} ({os.environ[name]})" for name in named) or "the system"
+        raise ConfigurationError(
+            f"The certificates of {where} cannot be read: {error.strerror or error}. "
+            "Name a file in PEM format, or unset the variable."
+        ) from error
+
+
+def _unusable_proxy(error: Exception) -> ConfigurationError:
+    named = [name for name in _PROXY_VARIABLES if os.environ.get(name) or os.environ.get(name.lower())]
+    where, said = " or ".join(named) or "the environment", scrub(str(error)).rstrip(".")
+    return ConfigurationError(
+        f"The proxy of {where} cannot be used: {said}. Write it as http://HOST:PORT, or unset the variable."
+    )
+
+
+def _make_watched(inner: AsyncByteStream, stall_s: float) -> AsyncByteStream:
+    """Return the body ``inner``; once begun, it fails when nothing comes for ``stall_s`` seconds."""
+    import httpx2
+
+    class Watched(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncGenerator[bytes]:
+            pieces = aiter(inner)
+            limit: float | None = None
+            while True:
+                try:
+                    async with asyncio.timeout(limit):
+                        piece = await anext(pieces)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError as error:
+                    raise httpx2.ReadTimeout(f"nothing came for {stall_s:g} s") from error
+                limit = stall_s
+                yield piece
+
+        async def aclose(self) -> None:
+            await inner.aclose()
+
+    return Watched()
 
 
 def network_error(
@@ -143,8 +223,12 @@ def network_error(
         waited = f"{CONNECT_TIMEOUT_S:.0f} s"
         text = f"{server} did not take the connection within {waited}. Check base_url and the network."
         return ProviderError(ErrorKind.TIMEOUT, text, detail=said)
+    if name == "ReadTimeout" and answering:
+        what = said if said != name else "nothing came for too long"
+        text = f"The answer of {server} stopped in the middle: {what}. Try again, or raise idle_timeout."
+        return ProviderError(ErrorKind.TIMEOUT, text, detail=said)
     if name.endswith("Timeout"):
-        text = f"{server} sent nothing for too long. Try again, or raise the provider's timeout."
+        text = f"{server} sent nothing for too long. Try again, or raise timeout under [providers.NAME]."
         return ProviderError(ErrorKind.TIMEOUT, text, detail=said)
     if name in {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
         text = f"The request to {server} could not be made: {said}. Check base_url and headers."

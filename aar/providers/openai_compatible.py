@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from aar import __version__
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
-from aar.providers.http import HttpClient, network_error
+from aar.providers.http import STALL_S, HttpClient, network_error, server_of
 from aar.providers.http_errors import parse_body, server_error
 from aar.providers.openai_encode import EncodedRequest, RequestEncoder, WireOptions
 from aar.providers.rejected_parameters import RejectedParameters
@@ -58,6 +58,7 @@ class Endpoint:
         key: Sent as a bearer token; ``None``: the request goes out without one.
         headers: More headers; they win over those that aar makes.
         timeout: Seconds without a byte after which a request has failed.
+        idle_timeout: The same once an answer has begun.
         extra: Merged into the body of every request.
         stream: Whether answers come piece by piece.
         wire: The server's dialect; ``None``: the plain one.
@@ -68,6 +69,7 @@ class Endpoint:
     key: SecretStr | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     timeout: float = 600
+    idle_timeout: float = STALL_S
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     stream: bool = True
     wire: WireOptions | None = None
@@ -117,8 +119,8 @@ class OpenAICompatibleProvider(Provider):
         self._endpoint = endpoint
         self._describe = describe
         self._url = endpoint.base_url.rstrip("/")
-        self._http = HttpClient(self._url, _headers(endpoint), endpoint.timeout)
-        self._server = self._http.host
+        self._http = HttpClient(self._url, _headers(endpoint), endpoint.timeout, endpoint.idle_timeout)
+        self.server = self._server = server_of(self._url)
         self._encoder = self._make_encoder(endpoint.wire or WireOptions(self._server))
         self._rejected = RejectedParameters(
             self._server, self.optional, other_names=OTHER_NAMES, levels=("reasoning_effort",)
