@@ -203,7 +203,7 @@ class OutputKeeper(Protocol):
     """Keeps whole tool outputs on disk, so that the model's view may be cut."""
 
     def new_file(self, call_id: str) -> tuple[str, Path]:
-        """Return a reference for ``read_output`` and the path of a new file for it."""
+        """Return a reference for ``read_output`` and the path of a file for it, which is not there yet."""
         ...
 
     def keep(self, call_id: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Output of a process as it streams in: head and tail in memory, the whole in a file."""
+"""Output of a process as it streams in: head and tail in memory, the whole in a file when it is long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class StreamBuffer:
 
     Args:
         limit: Bytes that are kept in memory.
-        spool: File for the whole (up to `SPOOL_LIMIT`), made with mode 0600, or ``None``.
+        spool: File for the whole (up to `SPOOL_LIMIT`), or ``None``. It is made with mode 0600 when more comes
+            than is kept in memory, since most outputs are short and a file costs more than they do.
     """
 
     def __init__(self, limit: int, spool: Path | None = None) -> None:
@@ -22,17 +23,20 @@ class StreamBuffer:
         self._tail_limit = max(limit // 2, 1)
         self._head = bytearray()
         self._tail = bytearray()
+        self._spool_path = spool
         self._spool: int | None = None
         self._spooled = 0
         self.total = 0
-        if spool is not None:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._spool = os.open(spool, flags, 0o600)
 
     def add(self, data: bytes) -> None:
         """Take what was read."""
         self.total += len(data)
-        self._write(data)
+        if self._spool is not None:
+            self._write(data)
+        elif self.truncated and self._spool_path is not None:
+            self._open_spool(self._spool_path)
+            # Until now nothing was left out: head and tail are all that came.
+            self._write(bytes(self._head) + bytes(self._tail) + data)
         room = self._head_limit - len(self._head)
         if room > 0:
             self._head += data[:room]
@@ -42,6 +46,14 @@ class StreamBuffer:
             # Cut rarely, so that the cost for each byte stays the same.
             if len(self._tail) > 2 * self._tail_limit:
                 del self._tail[: -self._tail_limit]
+
+    def _open_spool(self, path: Path) -> None:
+        self._spool_path = None
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._spool = os.open(path, flags, 0o600)
+        except OSError:
+            self._spool = None
 
     def _write(self, data: bytes) -> None:
         if self._spool is None:

@@ -24,7 +24,7 @@ class OutputStore:
         self._folder = folder
 
     def new_file(self, call_id: str) -> tuple[str, Path]:
-        """Return a reference for ``read_output`` and the path of a new, empty file for it.
+        """Return a reference for ``read_output`` and the path of a file for it, which is not there yet.
 
         A call may keep several outputs; later ones get a number. Only letters, digits, ``_`` and ``-``
         of ``call_id`` are used, because a model or a server chose it.
@@ -34,17 +34,16 @@ class OutputStore:
         for number in range(1, 1_000_000):
             reference = base if number == 1 else f"{base}.{number}"
             path = self._folder / reference
-            try:
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-            except FileExistsError:
-                continue
-            return reference, path
+            if not os.path.lexists(path):
+                return reference, path
         raise FileExistsError(f"no free name for {base} in {self._folder}")
 
     def keep(self, call_id: str, text: str) -> str:
         """Store ``text`` and return its reference."""
         reference, path = self.new_file(call_id)
-        path.write_text(text, encoding="utf-8", errors="replace", newline="")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:
+            file.write(text)
         return reference
 
     def path(self, reference: str) -> Path:

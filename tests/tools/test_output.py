@@ -43,6 +43,8 @@ def test_nothing_is_made_before_it_is_needed(store: OutputStore, tmp_path: Path)
 def test_any_call_id_stays_in_the_folder(store: OutputStore, tmp_path: Path, call_id: str) -> None:
     reference, path = store.new_file(call_id)
     assert path.parent == tmp_path / "deep" / "outputs"
+    assert not path.exists()
+    assert store.keep(call_id, "text") == reference
     assert store.path(reference) == path
 
 

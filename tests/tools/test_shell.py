@@ -117,6 +117,14 @@ async def test_long_output_is_cut_and_can_be_read_in_full(bench: Bench) -> None:
     assert (await read_output(args, bench.context())).output == " 25000  25000\n 25001  25001"
 
 
+async def test_output_that_is_cut_but_fits_in_memory_can_be_read_in_full_too(bench: Bench) -> None:
+    outcome = await bench.bash("seq 1 5000", bench.context(max_output_chars=2000))
+    assert outcome.output_ref == "out_call-1"
+    assert len(outcome.output) < 2200
+    args = ReadOutputArgs(ref=outcome.output_ref, start_line=2500, end_line=2500)
+    assert (await read_output(args, bench.context())).output == "  2500  2500"
+
+
 async def test_short_output_leaves_no_file(bench: Bench, tmp_path: Path) -> None:
     outcome = await bench.bash("echo short")
     assert outcome.output_ref is None

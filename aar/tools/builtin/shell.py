@@ -122,6 +122,9 @@ async def run_bash(args: BashArgs, context: ToolContext) -> ToolOutcome:
         text = plain_text(result.output)
         cut = result.truncated or len(text) > context.max_output_chars
         kept = cut
+        if cut and not result.truncated:
+            # It passed the limit of what is shown, but not that of the spool.
+            reference = context.outputs.keep(context.call_id, text)
     finally:
         if not kept:
             spool.unlink(missing_ok=True)
