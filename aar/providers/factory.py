@@ -138,6 +138,10 @@ def _chat(
         wire=wire,
     )
     describe = partial(catalog.lookup, preset.name, config=config)
+    if preset.kind == "ollama":
+        from aar.providers.ollama import OllamaProvider
+
+        return OllamaProvider(endpoint, describe, config)
     return OpenAICompatibleProvider(endpoint, describe)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from aar.providers.openai_encode import ReasoningStyle
 
-Kind = Literal["chat", "local", "scripted", "later"]
+Kind = Literal["chat", "gemini", "ollama", "local", "scripted", "later"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Preset:
 
     Attributes:
         name: As in ``name/model``.
-        kind: What speaks to it: chat completions, one of aar's own, or nothing yet.
+        kind: What speaks to it: chat completions, Ollama's wire, one of aar's own, or nothing yet.
         base_url: Where it is; ``None``: the user must say.
         key_names: Environment variables with its key, the first that is set wins.
         hosts: The vendor's own hosts (and their subdomains), to which alone its key goes.
@@ -44,7 +44,10 @@ _ALL = (
     Preset("local", "local"),
     Preset("anthropic", "later", None, ("ANTHROPIC_API_KEY",), ("api.anthropic.com",)),
     Preset(
-        "gemini", "later", None, ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("generativelanguage.googleapis.com",)
+        "gemini",
+        "gemini",
+        key_names=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        hosts=("generativelanguage.googleapis.com", "aiplatform.googleapis.com"),
     ),
     Preset(
         "openai",
@@ -55,7 +58,11 @@ _ALL = (
         cache_key=True,
     ),
     Preset(
-        "ollama", base_url="http://127.0.0.1:11434/v1", key_names=("OLLAMA_API_KEY",), hosts=("ollama.com",)
+        "ollama",
+        "ollama",
+        base_url="http://127.0.0.1:11434",
+        key_names=("OLLAMA_API_KEY",),
+        hosts=("ollama.com",),
     ),
     Preset(
         "openrouter",
