@@ -84,6 +84,10 @@ def make_provider(
         from aar.providers.local import LocalProvider
 
         return LocalProvider(config.providers.get("local"), data_dir, runtime_dir)
+    if preset.kind == "gemini":
+        from aar.providers.gemini_setup import make_gemini
+
+        return make_gemini(config, base_url, environ, run_command)
     return _chat(preset, config, base_url, environ, run_command)
 
 
@@ -174,7 +178,7 @@ def choose_model(
         preset = PRESETS[vendor]
         named = provider_settings(vendor, config).api_key_env
         for variable in (named,) if named else preset.key_names:
-            if preset.kind == "chat" and environ.get(variable, "").strip():
+            if preset.kind != "later" and environ.get(variable, "").strip():
                 return ModelChoice(f"{vendor}/{catalog.DEFAULT_MODELS[vendor]}", f"{variable} is set")
     if ollama_running():
         default = catalog.DEFAULT_MODELS["ollama"]

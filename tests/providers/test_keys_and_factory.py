@@ -132,7 +132,6 @@ def test_a_server_of_the_users_own_needs_only_an_address():
         ("openai/", "provider/model"),
         ("openai-compatible/m", "--base-url"),
         ("anthropic/any", "later version"),
-        ("gemini/any", "later version"),
         ("scripted/no/such.json", "cannot be read"),
     ],
 )

@@ -1,0 +1,250 @@
+"""Google's Gemini models, by key or through Vertex AI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from aar import __version__
+from aar.protocol.errors import AarError, ErrorKind, ProviderError
+from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
+from aar.providers.catalog import gemini_thinking
+from aar.providers.gemini_encode import EncodedRequest, RequestEncoder
+from aar.providers.gemini_errors import gemini_error
+from aar.providers.gemini_seal import seal_name
+from aar.providers.gemini_wire import GOOGLE_HOST, HttpWire, Reply, SdkWire, Target, Vertex, Wire, read_body
+from aar.providers.http import network_error, server_of
+from aar.providers.http_errors import parse_body, read_error
+
+_OPTIONAL = {
+    "thinkingConfig": re.compile(r"thinking|include_?thoughts", re.IGNORECASE),
+    "responseJsonSchema": re.compile(r"response_?(?:json_?)?schema|response mime ?type", re.IGNORECASE),
+    "stopSequences": re.compile(r"stop_?sequences?", re.IGNORECASE),
+    "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
+    "maxOutputTokens": re.compile(r"max_?output_?tokens", re.IGNORECASE),
+}
+"""Fields without which a request still makes sense, and how a refusal of them reads."""
+
+_REFUSAL = re.compile(
+    r"not supported|unsupported|does not support|not enabled|unknown name|cannot find field|not allowed"
+    r"|invalid|only (?:works|supported)|not available|must be|out of range|is incompatible"
+)
+_MAX_REFUSALS = 3
+
+
+class _Adapted(Exception):  # noqa: N818 - not an error: the request is sent again without a field
+    """The server refused an optional field, which is left out from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How Gemini is reached.
+
+    Attributes:
+        base_url: Address up to, and without, ``/models``; ``None``: Google's own.
+        key: Sent as ``x-goog-api-key``; ``None``: the request goes out without one.
+        headers: More headers; they win over those that aar makes.
+        timeout: Seconds without a byte after which a request has failed.
+        extra: Merged into the body of every request.
+        stream: Whether answers come piece by piece.
+        vertex: Set: Vertex AI through Google's SDK.
+    """
+
+    base_url: str | None = None
+    key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeout: float = 600
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    stream: bool = True
+    vertex: Vertex | None = None
+
+
+class GeminiProvider(Provider):
+    """Speaks ``generateContent`` to Google, to Vertex AI, or to a server that speaks it too."""
+
+    name = "gemini"
+
+    def __init__(self, endpoint: Endpoint, describe: Callable[[str], ProviderCapabilities]) -> None:
+        """Make the provider; nothing is opened before the first request.
+
+        Args:
+            endpoint: How it is reached.
+            describe: Tells what a model can do.
+
+        Raises:
+            ConfigurationError: The address cannot be used.
+        """
+        self._endpoint = endpoint
+        self._describe = describe
+        target = Target(endpoint.base_url, _headers(endpoint), endpoint.timeout)
+        self._wire: Wire = SdkWire(target, endpoint.vertex) if endpoint.vertex else HttpWire(target)
+        self._server = self._wire.host
+        self.server = server_of(self._wire.address)
+        self._encoder = RequestEncoder(seal_name(self._server))
+        self._left_out: dict[str, set[str]] = {}
+        keys = (endpoint.key, endpoint.vertex.key if endpoint.vertex else None)
+        texts = (*(key or "" for key in keys), *endpoint.headers.values())
+        self._secrets = tuple(text for text in texts if len(text) >= 8)
+
+    def capabilities(self, model: str) -> ProviderCapabilities:
+        """Tell what ``model`` can do."""
+        return self._describe(model)
+
+    async def stream(self, request: ProviderRequest) -> AsyncIterator[Delta]:
+        """Ask, and yield the answer piece by piece."""
+        self._check_key()
+        chances = _MAX_REFUSALS
+        while True:
+            try:
+                async with aclosing(self._attempt(request, may_adapt=chances > 0)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+                return
+            except _Adapted as adapted:
+                notice = str(adapted)
+            chances -= 1
+            yield Delta(progress=notice)
+
+    async def _attempt(self, request: ProviderRequest, *, may_adapt: bool) -> AsyncGenerator[Delta]:
+        encoded = self._encode(request)
+        answering = False
+        try:
+            async with self._wire.send(request.model, encoded.body, stream=self._endpoint.stream) as reply:
+                if reply.status != 200:
+                    body = await read_body(reply)
+                    if may_adapt:
+                        self._adapt(request.model, encoded, reply.status, body)
+                    raise self._error(reply, body, request.model)
+                answering = True
+                async for delta in self._answer(reply, request.model, encoded):
+                    yield delta
+        except (AarError, _Adapted):
+            raise
+        except Exception as error:
+            raise self._failure(error, answering=answering) from error
+
+    async def _answer(self, reply: Reply, model: str, encoded: EncodedRequest) -> AsyncIterator[Delta]:
+        # Imported while the answer is on its way, not before the request.
+        from aar.providers.gemini_decode import AnswerDecoder, GeminiContext
+        from aar.providers.openai_body import BodyDecoder
+
+        context = GeminiContext(
+            server=self._server,
+            model=model,
+            headers=reply.headers,
+            taken_ids=encoded.call_ids,
+            secrets=self._secrets,
+        )
+        decoder = BodyDecoder(context, AnswerDecoder(context))
+        async for piece in reply.pieces:
+            for delta in decoder.feed(piece):
+                yield delta
+        for delta in decoder.finish():
+            yield delta
+
+    def _check_key(self) -> None:
+        """Spare a request that can only fail.
+
+        Raises:
+            ProviderError: Google itself would be asked, and there is no key.
+        """
+        endpoint = self._endpoint
+        if endpoint.vertex or endpoint.key or endpoint.headers or self._server != GOOGLE_HOST:
+            return
+        raise ProviderError(
+            ErrorKind.AUTH,
+            "There is no key for Gemini. Set GEMINI_API_KEY (or GOOGLE_API_KEY), "
+            "name another variable in api_key_env of [providers.gemini], or use another model.",
+        )
+
+    def _encode(self, request: ProviderRequest) -> EncodedRequest:
+        return self._encoder.encode(
+            request,
+            gemini_thinking(request.model),
+            extra=self._endpoint.extra,
+            left_out=frozenset(self._left_out.get(request.model, ())),
+        )
+
+    def _adapt(self, model: str, encoded: EncodedRequest, status: int, body: bytes) -> None:
+        """Take note of an optional field that the server refused.
+
+        Raises:
+            _Adapted: There is one; the request makes sense without it.
+        """
+        said = read_error(parse_body(body)).words
+        if status not in {400, 422} or not _REFUSAL.search(said):
+            return
+        for name, pattern in _OPTIONAL.items():
+            if name in encoded.fields and pattern.search(said):
+                refused = self._left_out.setdefault(model, set())
+                refused |= {name, "responseMimeType"} if name == "responseJsonSchema" else {name}
+                raise _Adapted(f"{self._server} does not take {name} for {model}; it is left out.")
+
+    def _error(self, reply: Reply, body: bytes, model: str) -> ProviderError:
+        if 300 <= reply.status < 400:
+            target = reply.headers.get("location", "")[:200]
+            text = f"{self._server} sends requests elsewhere ({target}). Set base_url to the right address."
+            return ProviderError(ErrorKind.INVALID_REQUEST, text, status=reply.status)
+        return gemini_error(
+            reply.status, reply.headers, body, server=self._server, model=model, secrets=self._secrets
+        )
+
+    def _failure(self, error: Exception, *, answering: bool) -> ProviderError:
+        import httpx2
+
+        if not isinstance(
+            error, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError | OSError | UnicodeError
+        ):
+            raise error
+        return network_error(error, server=self._server, answering=answering, secrets=self._secrets)
+
+    async def list_models(self) -> list[str]:
+        """Ask the server for its models that answer prompts; empty when it cannot tell.
+
+        Raises:
+            ProviderError: It cannot be reached, or does not accept the key.
+        """
+        self._check_key()
+        try:
+            reply = await self._wire.models()
+            body = await read_body(reply) if reply is not None else b""
+        except Exception as error:
+            raise self._failure(error, answering=False) from error
+        if reply is None:
+            return []
+        if reply.status in {400, 401, 403}:
+            raise self._error(reply, body, "")
+        return _model_names(parse_body(body)) if reply.status == 200 else []
+
+    async def aclose(self) -> None:
+        """Close all connections and forget encoded messages."""
+        self._encoder.clear()
+        await self._wire.aclose()
+
+
+def _headers(endpoint: Endpoint) -> dict[str, str]:
+    headers = {
+        "content-type": "application/json",
+        "accept": "text/event-stream, application/json" if endpoint.stream else "application/json",
+        "user-agent": f"aar/{__version__}",
+    }
+    if endpoint.key is not None:
+        headers["x-goog-api-key"] = endpoint.key
+    headers.update({name.lower(): value for name, value in endpoint.headers.items()})
+    return headers
+
+
+def _model_names(body: Any) -> list[str]:
+    listed: Any = cast("dict[str, Any]", body).get("models") if isinstance(body, dict) else None
+    found: list[str] = []
+    for item in cast("list[Any]", listed) if isinstance(listed, list) else []:
+        if not isinstance(item, dict):
+            continue
+        fields = cast("dict[str, Any]", item)
+        name, methods = fields.get("name"), fields.get("supportedGenerationMethods")
+        if isinstance(name, str) and (not isinstance(methods, list) or "generateContent" in methods):
+            found.append(name.removeprefix("models/"))
+    return found

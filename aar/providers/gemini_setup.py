@@ -1,0 +1,88 @@
+"""From ``[providers.gemini]`` and the environment to the way in which Gemini is reached."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from aar.config.schema import Config
+from aar.protocol.errors import ConfigurationError
+from aar.providers import catalog
+from aar.providers.base import Provider
+from aar.providers.gemini import Endpoint, GeminiProvider
+from aar.providers.gemini_wire import GOOGLE_HOST, Vertex
+from aar.providers.http import host_of, is_loopback
+from aar.providers.keys import KeyCommand, find_key, provider_settings
+
+_OWN_SETTINGS = frozenset({"vertex", "project", "location"})
+_EXPRESS_HOST = "aiplatform.googleapis.com"
+
+
+def make_gemini(
+    config: Config,
+    base_url: str | None,
+    environ: Mapping[str, str] | None,
+    run_command: KeyCommand | None,
+) -> Provider:
+    """Make the provider; see `aar.providers.factory.make_provider`.
+
+    Raises:
+        ConfigurationError: An address cannot be used, or Vertex AI lacks a project or a host of Google.
+    """
+    environ = os.environ if environ is None else environ
+    settings = provider_settings("gemini", config)
+    address = base_url or settings.base_url
+    vertex = None
+    if _wants_vertex(settings.extra, environ, address):
+        vertex = _vertex(settings.extra, config, address, environ, run_command)
+    host = host_of(address) if address else GOOGLE_HOST
+    key = None
+    if vertex is None:
+        key = find_key("gemini", host, config, environ=environ, run_command=run_command)
+    endpoint = Endpoint(
+        base_url=address,
+        key=key.get_secret_value() if key else None,
+        headers=settings.headers,
+        timeout=settings.timeout,
+        extra={name: value for name, value in settings.extra.items() if name not in _OWN_SETTINGS},
+        stream=config.model.stream,
+        vertex=vertex,
+    )
+    return GeminiProvider(endpoint, partial(catalog.lookup, "gemini", config=config))
+
+
+def _wants_vertex(extra: Mapping[str, Any], environ: Mapping[str, str], address: str | None) -> bool:
+    """The config decides; else the variable of Google's own tools, where no other address is named."""
+    if "vertex" in extra:
+        return extra["vertex"] in {True, "true", "1"}
+    said = environ.get("GOOGLE_GENAI_USE_VERTEXAI", "").strip().lower()
+    return address is None and said in {"1", "true"}
+
+
+def _vertex(
+    extra: Mapping[str, Any],
+    config: Config,
+    address: str | None,
+    environ: Mapping[str, str],
+    run_command: KeyCommand | None,
+) -> Vertex:
+    if address is not None:
+        host = host_of(address)
+        if not (is_loopback(host) or host == "googleapis.com" or host.endswith(".googleapis.com")):
+            raise ConfigurationError(
+                f"Google's credentials do not go to {host}. Take vertex out of [providers.gemini], "
+                "and give the key of that server by api_key_env, or remove base_url."
+            )
+    project = str(extra.get("project") or environ.get("GOOGLE_CLOUD_PROJECT", "")).strip() or None
+    location = str(extra.get("location") or environ.get("GOOGLE_CLOUD_LOCATION", "")).strip() or None
+    if project:
+        return Vertex(project, location or "global")
+    key = find_key("gemini", _EXPRESS_HOST, config, environ=environ, run_command=run_command)
+    if key is None:
+        raise ConfigurationError(
+            "Vertex AI needs a project. Set project in extra of [providers.gemini], or GOOGLE_CLOUD_PROJECT; "
+            "with a key of Vertex AI's express mode set GOOGLE_API_KEY instead."
+        )
+    return Vertex(None, None, key.get_secret_value())
