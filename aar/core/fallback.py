@@ -46,6 +46,8 @@ Consent = Callable[[ActiveModel, ActiveModel, ProviderError, Emit], Awaitable[bo
 class FallbackChain:
     """The models of ``[model] fallback``, in order; each is opened when its turn comes.
 
+    Who opens them closes them.
+
     Args:
         names: ``provider/model``.
         open_model: Makes a model ready to be asked; raises `ConfigurationError`. Runs in a thread.
@@ -65,7 +67,6 @@ class FallbackChain:
         self._open_model = open_model
         self._consent = consent
         self._allow_remote = allow_remote
-        self._opened: dict[str, ActiveModel] = {}
         self._place = 0
 
     def restart(self) -> None:
@@ -101,14 +102,12 @@ class FallbackChain:
         return None
 
     async def _ready(self, name: str, emit: Emit) -> ActiveModel | None:
-        if name not in self._opened:
-            try:
-                self._opened[name] = await asyncio.to_thread(self._open_model, name)
-            except ConfigurationError as problem:
-                message = f"The fallback {name} cannot be used. {problem}"
-                emit.append(Notice(level="warning", message=message, code="fallback_unusable"))
-                return None
-        return self._opened[name]
+        try:
+            return await asyncio.to_thread(self._open_model, name)
+        except ConfigurationError as problem:
+            message = f"The fallback {name} cannot be used. {problem}"
+            emit.append(Notice(level="warning", message=message, code="fallback_unusable"))
+            return None
 
     async def _may_ask(
         self, home: ActiveModel, candidate: ActiveModel, error: ProviderError, emit: Emit
@@ -124,12 +123,6 @@ class FallbackChain:
         )
         emit.append(Notice(level="warning", message=message, code="fallback_refused"))
         return False
-
-    async def aclose(self) -> None:
-        """Close the providers that were opened."""
-        opened, self._opened = self._opened, {}
-        for active in opened.values():
-            await active.provider.aclose()
 
 
 def consent_by(approver: Approver) -> Consent:

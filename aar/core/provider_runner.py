@@ -26,7 +26,7 @@ from aar.core.tokens import MessageEstimates, estimate_text, estimate_tools
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.protocol.events import ErrorEvent, ModelSwitch, Notice, ProviderMeta, Retry, Setting
 from aar.protocol.ports import Emit
-from aar.protocol.usage import Usage
+from aar.protocol.usage import Price, Usage
 from aar.providers.base import ProviderRequest, ProviderResponse, closing_stream
 
 if TYPE_CHECKING:
@@ -107,11 +107,6 @@ class ProviderRunner:
             reason = "A new prompt begins with the first model again."
             emit.append(ModelSwitch(from_model=before.name, to_model=self.home.name, reason=reason))
 
-    async def aclose(self) -> None:
-        """Close the models that were opened to go on for the first one."""
-        if self._fallback is not None:
-            await self._fallback.aclose()
-
     # --- requests ------------------------------------------------------------------------------------
 
     async def request(
@@ -170,12 +165,15 @@ class ProviderRunner:
         Returns the last attempt, the answer or failure, and how many attempts were made.
         """
         number = 0
+        if self.active.pricing is not None:
+            self.active.pricing.start()
         while True:
             number += 1
             attempt = Attempt(emit, make_parser, self._clock())
             self._note(f"request {self.active.name} attempt {number}", partial(_traced_request, request))
             try:
                 response = await self._guarded(request, attempt, remaining_s)
+                price = await self.active.price()
             except ProviderError as error:
                 delay = self._delay(error, number, remaining_s(), attempt)
                 if delay is None:
@@ -186,7 +184,7 @@ class ProviderRunner:
                 raise
             else:
                 self._note(f"answer {self.active.name}", partial(repr, response))
-                return attempt, self._store(request, response, attempt, sent + number), number
+                return attempt, self._store(request, response, attempt, sent + number, price), number
 
     def _note(self, label: str, text: Callable[[], str]) -> None:
         if self._trace is not None:
@@ -274,11 +272,15 @@ class ProviderRunner:
     # --- answers -------------------------------------------------------------------------------------
 
     def _store(
-        self, request: ProviderRequest, response: ProviderResponse, attempt: Attempt, attempts: int
+        self,
+        request: ProviderRequest,
+        response: ProviderResponse,
+        attempt: Attempt,
+        attempts: int,
+        price: Price | None,
     ) -> Answer:
         active = self.active
         usage = response.usage or self._estimated(request, response)
-        price = active.capabilities.price
         meta = ProviderMeta(
             provider=active.provider.name,
             model=response.model or active.model,

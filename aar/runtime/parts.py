@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ from aar.config.schema import Config, PermissionMode
 from aar.core.agent import Agent, AgentConfig
 from aar.core.approvals import PermissionManager
 from aar.core.prompt import SystemPrompt, build_prompt
-from aar.core.provider_runner import ActiveModel, ProviderRunner, Trace
+from aar.core.provider_runner import ActiveModel, Trace
 from aar.core.session import Session
 from aar.core.verify import Verifier
 from aar.core.view import SessionView
@@ -30,6 +31,7 @@ from aar.runtime.base import Base, log_failure, open_base
 from aar.runtime.models import make_active_model
 from aar.runtime.policy import choose_mode, make_policy, save_rule
 from aar.runtime.questions import make_ask
+from aar.runtime.resilience import OpenedModels, make_runner
 from aar.safety.files import WorkspaceFiles
 from aar.safety.policy import SafetyPolicy
 from aar.safety.spawn import ProcessSpawner
@@ -78,6 +80,7 @@ class Runtime:
     def __post_init__(self) -> None:
         # The system prompt tells the mode of the start: it must not change while the session goes on.
         self._prompt_mode = self.mode
+        self._opened = OpenedModels(self.base)
 
     @property
     def config(self) -> Config:
@@ -193,11 +196,13 @@ class Runtime:
             max_output_chars=self.config.tools.max_output_chars,
             log=log_failure,
         )
+        approver = approvals if self.interactive else None
+        runner = make_runner(self.base, self.active, self._opened, approver, self._trace())
         return Agent(
             AgentConfig.from_config(self.config),
-            ProviderRunner(self.active, self.config.model, trace=self._trace()),
+            runner,
             executor,
-            lambda opened: self._view(opened, tools, files),
+            lambda opened: self._view_of(runner.active, opened, tools, files),
             files,
             approvals=approvals,
             make_verifier=self._verifier,
@@ -257,6 +262,16 @@ class Runtime:
             rules=[(str(rule.path), rule.text) for rule in rules],
             custom=self.custom_prompt,
         )
+
+    def _view_of(
+        self, active: ActiveModel, session: Session, tools: tuple[ToolSpec, ...], files: WorkspaceFiles
+    ) -> SessionView:
+        """Return the view of the model that answers now; it may go on for the one of the start."""
+        if active is self.active:
+            return self._view(session, tools, files)
+        other = copy(self)
+        other.active = active
+        return other._view(session, tuple(tool for tool in other.tools() if tool in tools), files)
 
     def _view(self, session: Session, tools: tuple[ToolSpec, ...], files: WorkspaceFiles) -> SessionView:
         model = self.config.model
@@ -346,6 +361,7 @@ class Runtime:
             if process.running:
                 await process.kill()
         await self.active.provider.aclose()
+        await self._opened.aclose()
         self.spawner.close()
         if isinstance(self.store, MemoryStore):
             for folder in self._temporary:
