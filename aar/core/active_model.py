@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aar.core.pricing import Pricing
+from aar.protocol.usage import Price
 from aar.providers.base import Provider, ProviderCapabilities
 from aar.providers.http import is_loopback_address
 
@@ -19,12 +21,19 @@ class ActiveModel:
         provider: Who speaks to the server.
         model: The name on the wire.
         capabilities: What it can do.
+        pricing: Looks its price up, where ``capabilities`` do not tell it.
     """
 
     name: str
     provider: Provider
     model: str
     capabilities: ProviderCapabilities
+    pricing: Pricing | None = None
+
+    async def price(self) -> Price | None:
+        """Return the price; ``None``: not known. Waits where it is being looked up."""
+        known = self.capabilities.price
+        return await self.pricing.price() if known is None and self.pricing is not None else known
 
     @property
     def server(self) -> str:

@@ -12,6 +12,7 @@ from aar.core.provider_runner import ActiveModel
 from aar.providers.base import ProviderCapabilities
 from aar.providers.factory import choose_model, make_provider, parse_model
 from aar.runtime.base import Base
+from aar.runtime.model_data import describe
 
 _OLLAMA = ("127.0.0.1", 11434)
 _OLLAMA_TIMEOUT_S = 0.15
@@ -38,8 +39,10 @@ def make_active_model(
     provider = make_provider(
         name, base.config, data_dir=base.paths.data, runtime_dir=base.paths.runtime, base_url=base_url
     )
-    _, model = parse_model(name)
-    return ActiveModel(name, provider, model, _capabilities(provider.capabilities(model), base.config)), why
+    vendor, model = parse_model(name)
+    told = _capabilities(provider.capabilities(model), base.config)
+    capabilities, pricing = describe(base, vendor, model, told, base_url)
+    return ActiveModel(name, provider, model, capabilities, pricing), why
 
 
 def _capabilities(told: ProviderCapabilities, config: Config) -> ProviderCapabilities:
