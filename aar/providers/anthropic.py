@@ -1,0 +1,375 @@
+"""Anthropic's Messages wire (``POST {base_url}/v1/messages``), through Anthropic's SDK.
+
+The SDK signs in and carries bytes; requests are encoded and answers decoded here, so that every oddity of
+the wire is read exactly and no step costs more for a longer history. Its own retries are off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from aar.protocol.errors import AarError, ErrorKind, ProviderError
+from aar.providers.anthropic_adapt import LearntTraits
+from aar.providers.anthropic_client import Endpoint, open_client, request_headers, warm, wire_version
+from aar.providers.anthropic_encode import EncodedRequest, RequestEncoder
+from aar.providers.anthropic_thinking import ThinkingPlan, plan_thinking
+from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
+from aar.providers.catalog import claude_traits
+from aar.providers.http import HttpClient, network_error, server_of
+from aar.providers.http_errors import parse_body, scrub, server_error
+from aar.providers.rejected_parameters import RejectedParameters
+
+if TYPE_CHECKING:
+    from httpx2 import Response
+
+    from aar.providers.anthropic_client import Client
+
+_OPTIONAL = ("output_config.format", "output_config", "temperature", "stop_sequences", "thinking")
+_MAX_REFUSALS = 4
+_DRAIN_S = 0.25
+_INTERLEAVED = "interleaved-thinking-2025-05-14"
+
+
+class _Adapted(Exception):  # noqa: N818 - not an error: the request is sent again in another way
+    """The server refused how it was asked, and is asked otherwise from now on."""
+
+
+class AnthropicProvider(Provider):
+    """Speaks the Messages wire to one server."""
+
+    name = "anthropic"
+
+    def __init__(self, endpoint: Endpoint, describe: Callable[[str], ProviderCapabilities]) -> None:
+        """Make the provider; nothing is opened or imported before the first request.
+
+        Args:
+            endpoint: The server.
+            describe: Tells what a model can do.
+
+        Raises:
+            ConfigurationError: The address cannot be used.
+        """
+        self._endpoint = endpoint
+        self._describe = describe
+        self._http = HttpClient(endpoint.base_url, {}, endpoint.timeout, endpoint.idle_timeout)
+        self.server = server_of(endpoint.base_url)
+        self._client: Client | None = None
+        self._lock = asyncio.Lock()
+        self._encoder = RequestEncoder(endpoint.seal, cache=endpoint.cache)
+        self._learnt = LearntTraits(self.server)
+        self._rejected = RejectedParameters(self.server, _OPTIONAL)
+        self._schema: tuple[Mapping[str, Any], dict[str, Any]] | None = None
+        secret = endpoint.key.get_secret_value() if endpoint.key else ""
+        self._secrets = tuple(text for text in (secret, *endpoint.headers.values()) if len(text) >= 8)
+
+    def capabilities(self, model: str) -> ProviderCapabilities:
+        """Tell what ``model`` can do."""
+        return self._describe(model)
+
+    def warm(self) -> None:
+        """Begin to import the SDK in the background."""
+        warm()
+
+    async def stream(self, request: ProviderRequest) -> AsyncIterator[Delta]:
+        """Ask, and yield the answer piece by piece."""
+        chances = _MAX_REFUSALS
+        while True:
+            try:
+                async with aclosing(self._attempt(request, may_adapt=chances > 0)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+                return
+            except _Adapted as adapted:
+                notice = str(adapted)
+            chances -= 1
+            yield Delta(progress=notice)
+
+    async def _attempt(self, request: ProviderRequest, *, may_adapt: bool) -> AsyncGenerator[Delta]:
+        answering = False
+        try:
+            client = await self._open()
+            plan = self._plan(request)
+            fields = self._fields(request, plan)
+            encoded, stream = self._encode(request, fields)
+            async with aclosing(self._post(client, request, plan, encoded, stream=stream)) as responses:
+                async for response in responses:
+                    if response.status_code != 200:
+                        body = await response.aread()
+                        if may_adapt and response.status_code in {400, 422}:
+                            self._adapt(request, plan, fields, response.status_code, body)
+                        raise self._error(response, body, request.model)
+                    answering = True
+                    async for delta in self._answer(response, request.model, encoded):
+                        yield delta
+        except (AarError, _Adapted):
+            raise
+        except Exception as error:
+            raise self._failure(error, answering=answering) from error
+
+    async def _open(self) -> Client:
+        if self._client is None:
+            async with self._lock:
+                if self._client is None:
+                    http = await self._http.get()
+                    self._client = await asyncio.to_thread(open_client, self._endpoint, http)
+        return self._client
+
+    def _plan(self, request: ProviderRequest) -> ThinkingPlan:
+        known = claude_traits(request.model)
+        limit = self._describe(request.model).max_output_tokens or known.output_limit
+        plan = plan_thinking(
+            request.reasoning,
+            self._learnt.traits(request.model, known),
+            asked_tokens=request.max_output_tokens,
+            limit=self._learnt.limit(request.model, limit),
+        )
+        if plan.budgeted and not self._encoder.may_budget(request.messages):
+            return plan.without_thinking()
+        return plan
+
+    def _fields(self, request: ProviderRequest, plan: ThinkingPlan) -> dict[str, Any]:
+        traits = self._learnt.traits(request.model, claude_traits(request.model))
+        fields: dict[str, Any] = {"max_tokens": plan.max_tokens, "stream": self._endpoint.stream}
+        if plan.thinking is not None:
+            fields["thinking"] = plan.thinking
+        if request.temperature is not None and traits.samples and not plan.thinks:
+            fields["temperature"] = min(request.temperature, 1.0)
+        if request.stop:
+            fields["stop_sequences"] = [text for text in request.stop if text.strip()] or None
+        output: dict[str, Any] = {"effort": plan.effort} if plan.effort is not None else {}
+        if request.output_schema is not None:
+            output["format"] = {"type": "json_schema", "schema": self._strict(request.output_schema)}
+        if output:
+            fields["output_config"] = output
+        for more in (self._endpoint.extra, request.extra):
+            fields.update(more)
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def _strict(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Return ``schema`` in the part of JSON Schema that the vendor enforces."""
+        if self._schema is None or self._schema[0] is not schema:
+            from anthropic import transform_schema
+
+            try:
+                strict = transform_schema(dict(schema))
+            except (ValueError, TypeError, AttributeError, AssertionError):
+                strict = dict(schema)  # The server says what is wrong with it.
+            self._schema = (schema, strict)
+        return self._schema[1]
+
+    def _encode(self, request: ProviderRequest, fields: dict[str, Any]) -> tuple[EncodedRequest, bool]:
+        kept = self._rejected.apply(request.model, fields)
+        head: dict[str, Any] = {"model": request.model}
+        stream = bool(kept.get("stream"))
+        if self._endpoint.backend != "api":
+            head = {"anthropic_version": wire_version()}
+        if self._endpoint.backend == "bedrock":
+            kept.pop("stream", None)
+            betas = self._betas(request, fields)
+            if betas:
+                kept.setdefault("anthropic_beta", betas)
+        return self._encoder.encode(request, head, kept), stream
+
+    def _betas(self, request: ProviderRequest, fields: dict[str, Any]) -> list[str]:
+        """Return what must be asked for by name: thinking between tool calls, where it has a budget."""
+        thinking = fields.get("thinking")
+        budgeted = isinstance(thinking, dict) and "budget_tokens" in thinking
+        modern = claude_traits(request.model).output_limit > 8_192
+        return [_INTERLEAVED] if budgeted and modern and request.tools else []
+
+    async def _post(
+        self,
+        client: Client,
+        request: ProviderRequest,
+        plan: ThinkingPlan,
+        encoded: EncodedRequest,
+        *,
+        stream: bool,
+    ) -> AsyncGenerator[Response]:
+        """Yield the one response, whatever its status, and close it afterwards."""
+        import httpx2
+        from anthropic import APIStatusError
+
+        self._check_signed_in(client)
+        betas = self._betas(request, {"thinking": plan.thinking})
+        headers = request_headers(
+            self._endpoint, client, [] if self._endpoint.backend == "bedrock" else betas
+        )
+        try:
+            answer = await client.post(
+                self._endpoint.path(request.model, stream=stream),
+                cast_to=httpx2.Response,
+                content=encoded.body,
+                options={"headers": headers, "timeout": client.timeout},
+                stream=True,
+                stream_cls=cast("Any", None),
+            )
+            response = cast("Response", answer)
+        except APIStatusError as error:
+            response = error.response
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    def _check_signed_in(self, client: Client) -> None:
+        if self._endpoint.backend != "api" or not self._endpoint.may_sign_in:
+            return
+        api = cast("Any", client)
+        named = {name.lower() for name in self._endpoint.headers}
+        if api.api_key or api.auth_token or api.credentials or named & {"authorization", "x-api-key"}:
+            return
+        raise ProviderError(
+            ErrorKind.AUTH, f"There is no key for {self.server}. Set ANTHROPIC_API_KEY, or use another model."
+        )
+
+    async def _answer(self, response: Response, model: str, encoded: EncodedRequest) -> AsyncGenerator[Delta]:
+        # Imported while the answer is on its way, not before the request.
+        from aar.providers.anthropic_decode import MessageDecoder
+        from aar.providers.anthropic_eventstream import EventStreamDecoder
+        from aar.providers.openai_body import BodyDecoder
+        from aar.providers.openai_decode import AnswerContext
+
+        headers = _lower(response.headers)
+        context = AnswerContext(self.server, model, headers, encoded.call_ids, self._secrets)
+        decoder = BodyDecoder(context, MessageDecoder(context, self._endpoint.seal))
+        binary = headers.get("content-type", "").startswith("application/vnd.amazon.eventstream")
+        frames = EventStreamDecoder() if binary else None
+        pieces = response.aiter_bytes()
+        async for piece in pieces:
+            try:
+                data = frames.feed(piece) if frames is not None else piece
+            except ValueError as error:
+                raise context.malformed(str(error)) from None
+            for delta in decoder.feed(data):
+                yield delta
+            if decoder.done:
+                await _drain(pieces)
+                break
+        for delta in decoder.finish():
+            yield delta
+
+    def _adapt(
+        self, request: ProviderRequest, plan: ThinkingPlan, fields: dict[str, Any], status: int, body: bytes
+    ) -> None:
+        """Take note of how the server wants to be asked.
+
+        Raises:
+            _Adapted: It told; the request makes sense that way.
+        """
+        model = request.model
+        said = body.decode("utf-8", "replace").lower()
+        if "signature" in said and "thinking" in said and self._encoder.forget_thinking():
+            raise _Adapted(f"{self.server} does not take back earlier thinking; it is left out.")
+        if "cache_control" in said and self._encoder.cache:
+            self._encoder.cache = False
+            self._encoder.clear()
+            raise _Adapted(f"{self.server} does not take marks for its cache; they are left out.")
+        notice = self._learnt.learn(model, claude_traits(model), plan, body)
+        notice = notice or self._rejected.learn(model, fields, status, body)
+        if notice is not None:
+            raise _Adapted(notice)
+
+    def _error(self, response: Response, body: bytes, model: str) -> ProviderError:
+        if 300 <= response.status_code < 400:
+            target = str(response.headers.get("location", ""))[:200]
+            text = f"{self.server} sends requests elsewhere ({target}). Set base_url to the right address."
+            return ProviderError(ErrorKind.INVALID_REQUEST, text, status=response.status_code)
+        headers = _lower(response.headers)
+        parsed = parse_body(body)
+        told = cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
+        if isinstance(told.get("request_id"), str):
+            headers.setdefault("request-id", told["request_id"])
+        error = server_error(
+            response.status_code, headers, body, server=self.server, model=model, secrets=self._secrets
+        )
+        inner = told.get("error")
+        message = cast("dict[str, Any]", inner).get("message") if isinstance(inner, dict) else None
+        if response.status_code == 404 and isinstance(message, str) and message.startswith("model:"):
+            text = f"{self.server} does not know the model {model}. Check its name."
+            return ProviderError(
+                ErrorKind.UNKNOWN_MODEL, text, status=404, request_id=error.request_id, detail=error.detail
+            )
+        return error
+
+    def _failure(self, error: Exception, *, answering: bool) -> ProviderError:
+        import httpx2
+        from anthropic import APIConnectionError
+
+        if isinstance(error, APIConnectionError) and isinstance(error.__cause__, Exception):
+            error = error.__cause__
+        network = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, UnicodeError)
+        if isinstance(error, network):
+            return network_error(error, server=self.server, answering=answering, secrets=self._secrets)
+        if answering or (self._endpoint.backend == "api" and not _is_sign_in(error)):
+            raise error
+        said = scrub(" ".join(str(error).split()), self._secrets)[:400] or type(error).__name__
+        text = f"Signing in to {self.server} failed: {said.rstrip('.')}. Check the credentials."
+        return ProviderError(ErrorKind.AUTH, text)
+
+    async def list_models(self) -> list[str]:
+        """Ask the server for its models; empty when it cannot tell.
+
+        Raises:
+            ProviderError: It cannot be reached, or does not accept the key.
+        """
+        if self._endpoint.backend != "api":
+            return []
+        from anthropic import APIStatusError
+
+        try:
+            client = await self._open()
+            self._check_signed_in(client)
+            import httpx2
+
+            headers = request_headers(self._endpoint, client, [])
+            path = "/v1/models?limit=1000"
+            response = await client.get(path, cast_to=httpx2.Response, options={"headers": headers})
+        except APIStatusError as error:
+            if error.response.status_code in {401, 403}:
+                raise self._error(error.response, error.response.content, "") from None
+            return []
+        except AarError:
+            raise
+        except Exception as error:
+            raise self._failure(error, answering=False) from error
+        return _model_names(parse_body(response.content))
+
+    async def aclose(self) -> None:
+        """Close all connections and forget encoded messages."""
+        self._encoder.clear()
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(Exception):
+                await client.close()
+        await self._http.aclose()
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _is_sign_in(error: Exception) -> bool:
+    from anthropic import AnthropicError
+
+    return isinstance(error, AnthropicError) or (
+        isinstance(error, TypeError) and "authentication" in str(error)
+    )
+
+
+async def _drain(pieces: AsyncIterator[bytes]) -> None:
+    """Read what follows the end mark, shortly: a body read to its end leaves the connection usable."""
+    with suppress(Exception):
+        async with asyncio.timeout(_DRAIN_S):
+            async for _ in pieces:
+                pass
+
+
+def _model_names(body: Any) -> list[str]:
+    data = cast("dict[str, Any]", body).get("data") if isinstance(body, dict) else None
+    items = cast("list[Any]", data) if isinstance(data, list) else []
+    names = [cast("dict[str, Any]", item).get("id") for item in items if isinstance(item, dict)]
+    return [name for name in names if isinstance(name, str) and name]
