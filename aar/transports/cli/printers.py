@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aar.protocol.events import ErrorEvent, Event, Notice, Retry, StateEvent
+from aar.protocol.events import ErrorEvent, Event, ModelSwitch, Notice, Retry, StateEvent
 from aar.protocol.state import StopReason
 from aar.protocol.usage import Usage
 from aar.safety.sanitize import sanitize
@@ -144,6 +144,8 @@ class TextPrinter:
             case Retry():
                 wait = f"again in {event.delay_s:.1f} s" if event.delay_s else "again"
                 self._note(f"{event.message} Trying {wait} (attempt {event.attempt} failed).")
+            case ModelSwitch():
+                self._note(f"{event.reason} Going on with {event.to_model}.", important=True)
             case ErrorEvent():
                 self._note(event.message, important=True)
             case StateEvent() if event.stop_reason is StopReason.VERIFIED:
