@@ -13,6 +13,7 @@ from aar.protocol.events import Event, ToolResult
 from aar.protocol.messages import Message, TextBlock
 from aar.protocol.tool import SideEffect, ToolSpec
 from aar.providers.base import ProviderRequest
+from aar.providers.history import TextOnlyHistory
 
 if TYPE_CHECKING:
     from aar.core.files_coach import FilesCoach
@@ -46,6 +47,8 @@ class SessionView:
     coach: FilesCoach | None = None
     agent_id: str = "main"
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    _text_only: TextOnlyHistory = field(default_factory=TextOnlyHistory)
+    _told_left_out: int = 0
 
     @property
     def dialect(self) -> str:
@@ -59,6 +62,8 @@ class SessionView:
             from aar.providers.text_tools import render_messages
 
             messages = render_messages(messages, self.active.capabilities.dialect)
+        if self.active.capabilities.text_only:
+            messages = self._text_only.fit(messages)
         return ProviderRequest(
             model=self.active.model,
             system=self.prompt.text,
@@ -124,7 +129,12 @@ class SessionView:
 
     def take_notes(self) -> list[str]:
         """Remove and return sentences for the user."""
-        return [] if self.coach is None else self.coach.take_notes()
+        notes = [] if self.coach is None else self.coach.take_notes()
+        left_out = self._text_only.left_out
+        if left_out > self._told_left_out:
+            self._told_left_out = left_out
+            notes.append(f"{self.active.name} reads text only; images of the conversation are left out.")
+        return notes
 
 
 def without_dead_ends(messages: Sequence[Message]) -> list[Message]:

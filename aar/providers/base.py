@@ -31,7 +31,8 @@ class ProviderCapabilities:
         context_window: Tokens of prompt and answer together.
         max_output_tokens: Tokens of one answer; ``None``: not known.
         tools: Whether it was trained for tool calls.
-        images: Whether it takes images.
+        images: Whether it is known to take images.
+        text_only: Whether it is known to take none; then a remark stands in for each.
         reasoning: Whether it can think first.
         dialect: See `Dialect`.
         price: ``None`` when not known; a local model's is 0.
@@ -43,6 +44,7 @@ class ProviderCapabilities:
     max_output_tokens: int | None = None
     tools: bool = True
     images: bool = False
+    text_only: bool = False
     reasoning: bool = False
     dialect: Dialect = "native"
     price: Price | None = None

@@ -96,6 +96,8 @@ def lookup(
         max_output_tokens=found.max_output_tokens.value,
         tools=dialect == "native" and found.tools.value,
         images=found.images.value,
+        text_only=not found.images.value
+        and (found.images.source == "config" or rules.takes_no_images(model.lower())),
         reasoning=found.reasoning.value,
         dialect=dialect,
         price=found.price.value,

@@ -61,6 +61,11 @@ _IMAGES = re.compile(
     r"claude-(?!v?[12](?!\d)|instant|3-5-haiku)|gemini|gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-[5-9]"
     r"|(?:^|/)o(?:1|3|4-mini)(?:-pro)?(?:-\d{4}|$)|llava|pixtral|[-/.]vl\b|vision|gemma-?[34]|llama-?4|grok-4"
 )
+_TEXT_ONLY = re.compile(
+    r"(?:^|/)gpt-3\.5|gpt-oss|(?:^|/)o(?:1|3)-mini|(?:^|/)o1-preview|deepseek-(?:chat|reasoner|coder|r1|v[23])|codestral"
+    r"|qwen(?:2\.5|3)-coder|qwq|codellama|starcoder|devstral-(?:small|medium)-(?:2505|2507)|kimi-k2(?!\.)"
+    r"|(?:^|/)glm-4\.[567](?!v)|llama-?3(?:\.[13])?[-:](?!.*vision)"
+)
 _THINKS = re.compile(
     r"claude-(?:sonnet|opus|haiku|fable|mythos)-[4-9]|claude-3[.-]7|gemini-(?:2\.5|[3-9]|\d\d)|gpt-[5-9](?![\d.]*-chat)"
     r"|gpt-oss|(?:^|/)o[134](?:-|$)|codex-mini|deepseek-(?:r1|reasoner|v[4-9]|flash)|qwen3(?!-coder)|qwq"
@@ -89,6 +94,11 @@ def trained_for_tools(name: str) -> bool:
 def takes_images(name: str) -> bool:
     """Tell whether the model is known to take images."""
     return _IMAGES.search(name) is not None
+
+
+def takes_no_images(name: str) -> bool:
+    """Tell whether the model is known to read text only; of most models neither is known."""
+    return _TEXT_ONLY.search(name) is not None and not takes_images(name)
 
 
 def thinks(name: str) -> bool:

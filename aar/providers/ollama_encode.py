@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from aar.protocol.messages import (
     ImageBlock,
     Message,
+    MessageBlock,
     ReasoningBlock,
     ResourceBlock,
     TextBlock,
@@ -98,7 +99,7 @@ class OllamaEncoder(RequestEncoder):
 
     def _assistant(self, message: Message) -> list[dict[str, Any]]:
         wire: dict[str, Any] = {"role": "assistant", "content": message.text}
-        thought = "".join(block.text for block in message.content if isinstance(block, ReasoningBlock))
+        thought = "".join(block.text for block in message.content if _is_plain(block))
         if thought:
             wire["thinking"] = thought
         calls = [self._call(block) for block in message.tool_uses]
@@ -133,6 +134,11 @@ def _result(block: ToolResultBlock) -> dict[str, Any]:
     if block.images:
         result["images"] = [image.data for image in block.images]
     return result
+
+
+def _is_plain(block: MessageBlock) -> TypeGuard[ReasoningBlock]:
+    """Tell whether ``block`` is thinking as Ollama gives it; other servers' is sealed or signed."""
+    return isinstance(block, ReasoningBlock) and block.data is None and block.signature is None
 
 
 def _options_of(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,6 +82,7 @@ def describe(
         changes["context_window"] = facts.context_length
     if facts.abilities is not None:
         changes["images"] = "vision" in facts.abilities
+        changes["text_only"] = "vision" not in facts.abilities
         changes["reasoning"] = "thinking" in facts.abilities
         asked = config is not None and config.model.dialect != "auto"
         if "tools" not in facts.abilities and by_name.dialect == "native" and not asked:
