@@ -84,6 +84,10 @@ def make_provider(
         from aar.providers.local import LocalProvider
 
         return LocalProvider(config.providers.get("local"), data_dir, runtime_dir)
+    if preset.kind == "anthropic":
+        from aar.providers.anthropic_setup import make_anthropic
+
+        return make_anthropic(config, base_url, environ, run_command)
     if preset.kind == "gemini":
         from aar.providers.gemini_setup import make_gemini
 
@@ -137,6 +141,7 @@ def _chat(
         key=find_key(preset.name, host, config, environ=environ, run_command=run_command),
         headers=settings.headers,
         timeout=settings.timeout,
+        idle_timeout=settings.idle_timeout,
         extra=settings.extra,
         stream=config.model.stream,
         wire=wire,
@@ -146,6 +151,11 @@ def _chat(
         from aar.providers.ollama import OllamaProvider
 
         return OllamaProvider(endpoint, describe, config)
+    if preset.name == "openai":
+        from aar.providers.openai import OpenAIProvider, is_own_host
+
+        own = is_own_host(host, preset.hosts)
+        return OpenAIProvider(endpoint, describe, api=config.model.api, own_host=own)
     return OpenAICompatibleProvider(endpoint, describe)
 
 

@@ -39,12 +39,12 @@ OPTIONAL = (
 
 OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 """Fields that some servers call otherwise."""
-_MAX_REFUSALS = 3
+_MAX_REFUSALS = 5
 _ERROR_BODY_LIMIT = 1_000_000
 _DRAIN_S = 0.25
 
 
-class _Adapted(Exception):  # noqa: N818 - not an error: the request is sent again without a field
+class Adapted(Exception):  # noqa: N818 - not an error: the request is sent again without a field
     """The server refused an optional field, which is left out from now on."""
 
 
@@ -150,7 +150,7 @@ class OpenAICompatibleProvider(Provider):
                     async for delta in deltas:
                         yield delta
                 return
-            except _Adapted as adapted:
+            except Adapted as adapted:
                 notice = str(adapted)
             chances -= 1
             yield Delta(progress=notice)
@@ -170,7 +170,7 @@ class OpenAICompatibleProvider(Provider):
                 answering = True
                 async for delta in self._answer(response, request.model, encoded):
                     yield delta
-        except (ProviderError, _Adapted):
+        except (ProviderError, Adapted):
             raise
         except Exception as error:
             raise self._failure(error, answering=answering) from error
@@ -206,11 +206,11 @@ class OpenAICompatibleProvider(Provider):
         """Take note of an optional field that the server refused.
 
         Raises:
-            _Adapted: There is one; the request makes sense without it.
+            Adapted: There is one; the request makes sense without it.
         """
         notice = self._rejected.learn(model, encoded.fields, status, body)
         if notice is not None:
-            raise _Adapted(notice)
+            raise Adapted(notice)
 
     def _error(self, response: Response, body: bytes, model: str) -> ProviderError:
         if 300 <= response.status_code < 400:
@@ -248,7 +248,7 @@ class OpenAICompatibleProvider(Provider):
             raise self._failure(error, answering=False) from error
         if response.status_code in {401, 403}:
             raise self._error(response, response.content, "")
-        return _model_names(parse_body(response.content)) if response.status_code == 200 else []
+        return model_names(parse_body(response.content)) if response.status_code == 200 else []
 
     async def aclose(self) -> None:
         """Close all connections and forget encoded messages."""
@@ -301,7 +301,8 @@ async def _drain(pieces: AsyncIterator[bytes]) -> bytes:
     return rest
 
 
-def _model_names(body: Any) -> list[str]:
+def model_names(body: Any) -> list[str]:
+    """Return the names in a server's list of models, whatever its shape."""
     if isinstance(body, dict):
         answer = cast("dict[str, Any]", body)
         body = answer.get("data") or answer.get("models")
