@@ -8,6 +8,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from pydantic import SecretStr
+
 from aar import __version__
 from aar.protocol.errors import AarError, ErrorKind, ProviderError
 from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
@@ -15,8 +17,18 @@ from aar.providers.catalog import gemini_thinking
 from aar.providers.gemini_encode import EncodedRequest, RequestEncoder
 from aar.providers.gemini_errors import gemini_error
 from aar.providers.gemini_seal import seal_name
-from aar.providers.gemini_wire import GOOGLE_HOST, HttpWire, Reply, SdkWire, Target, Vertex, Wire, read_body
-from aar.providers.http import network_error, server_of
+from aar.providers.gemini_wire import (
+    GOOGLE_HOST,
+    NO_KEY,
+    HttpWire,
+    Reply,
+    SdkAccess,
+    SdkWire,
+    Target,
+    Wire,
+    read_body,
+)
+from aar.providers.http import STALL_S, network_error, server_of
 from aar.providers.http_errors import parse_body, read_error
 
 _OPTIONAL = {
@@ -48,18 +60,20 @@ class Endpoint:
         key: Sent as ``x-goog-api-key``; ``None``: the request goes out without one.
         headers: More headers; they win over those that aar makes.
         timeout: Seconds without a byte after which a request has failed.
+        idle_timeout: The same once an answer has begun.
         extra: Merged into the body of every request.
         stream: Whether answers come piece by piece.
-        vertex: Set: Vertex AI through Google's SDK.
+        sdk: Set: requests go through Google's SDK.
     """
 
     base_url: str | None = None
-    key: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    key: SecretStr | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     timeout: float = 600
+    idle_timeout: float = STALL_S
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     stream: bool = True
-    vertex: Vertex | None = None
+    sdk: SdkAccess | None = None
 
 
 class GeminiProvider(Provider):
@@ -79,14 +93,14 @@ class GeminiProvider(Provider):
         """
         self._endpoint = endpoint
         self._describe = describe
-        target = Target(endpoint.base_url, _headers(endpoint), endpoint.timeout)
-        self._wire: Wire = SdkWire(target, endpoint.vertex) if endpoint.vertex else HttpWire(target)
+        target = Target(endpoint.base_url, _headers(endpoint), endpoint.timeout, endpoint.idle_timeout)
+        self._wire: Wire = SdkWire(target, endpoint.sdk) if endpoint.sdk else HttpWire(target)
         self._server = self._wire.host
         self.server = server_of(self._wire.address)
         self._encoder = RequestEncoder(seal_name(self._server))
         self._left_out: dict[str, set[str]] = {}
-        keys = (endpoint.key, endpoint.vertex.key if endpoint.vertex else None)
-        texts = (*(key or "" for key in keys), *endpoint.headers.values())
+        keys = (endpoint.key, endpoint.sdk.key if endpoint.sdk else None)
+        texts = (*(key.get_secret_value() for key in keys if key), *endpoint.headers.values())
         self._secrets = tuple(text for text in texts if len(text) >= 8)
 
     def capabilities(self, model: str) -> ProviderCapabilities:
@@ -152,13 +166,9 @@ class GeminiProvider(Provider):
             ProviderError: Google itself would be asked, and there is no key.
         """
         endpoint = self._endpoint
-        if endpoint.vertex or endpoint.key or endpoint.headers or self._server != GOOGLE_HOST:
+        if endpoint.sdk or endpoint.key or endpoint.headers or self._server != GOOGLE_HOST:
             return
-        raise ProviderError(
-            ErrorKind.AUTH,
-            "There is no key for Gemini. Set GEMINI_API_KEY (or GOOGLE_API_KEY), "
-            "name another variable in api_key_env of [providers.gemini], or use another model.",
-        )
+        raise ProviderError(ErrorKind.AUTH, NO_KEY)
 
     def _encode(self, request: ProviderRequest) -> EncodedRequest:
         return self._encoder.encode(
@@ -232,7 +242,7 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
         "user-agent": f"aar/{__version__}",
     }
     if endpoint.key is not None:
-        headers["x-goog-api-key"] = endpoint.key
+        headers["x-goog-api-key"] = endpoint.key.get_secret_value()
     headers.update({name.lower(): value for name, value in endpoint.headers.items()})
     return headers
 

@@ -12,11 +12,11 @@ from aar.protocol.errors import ConfigurationError
 from aar.providers import catalog
 from aar.providers.base import Provider
 from aar.providers.gemini import Endpoint, GeminiProvider
-from aar.providers.gemini_wire import GOOGLE_HOST, Vertex
+from aar.providers.gemini_wire import GOOGLE_HOST, SdkAccess
 from aar.providers.http import host_of, is_loopback
 from aar.providers.keys import KeyCommand, find_key, provider_settings
 
-_OWN_SETTINGS = frozenset({"vertex", "project", "location"})
+_OWN_SETTINGS = frozenset({"vertex", "project", "location", "sdk"})
 _EXPRESS_HOST = "aiplatform.googleapis.com"
 
 
@@ -34,21 +34,23 @@ def make_gemini(
     environ = os.environ if environ is None else environ
     settings = provider_settings("gemini", config)
     address = base_url or settings.base_url
-    vertex = None
+    sdk, key = None, None
     if _wants_vertex(settings.extra, environ, address):
-        vertex = _vertex(settings.extra, config, address, environ, run_command)
-    host = host_of(address) if address else GOOGLE_HOST
-    key = None
-    if vertex is None:
+        sdk = _vertex(settings.extra, config, address, environ, run_command)
+    else:
+        host = host_of(address) if address else GOOGLE_HOST
         key = find_key("gemini", host, config, environ=environ, run_command=run_command)
+    if sdk is None and _is_on(settings.extra.get("sdk")):
+        sdk, key = SdkAccess(vertex=False, key=key), None
     endpoint = Endpoint(
         base_url=address,
-        key=key.get_secret_value() if key else None,
+        key=key,
         headers=settings.headers,
         timeout=settings.timeout,
+        idle_timeout=settings.idle_timeout,
         extra={name: value for name, value in settings.extra.items() if name not in _OWN_SETTINGS},
         stream=config.model.stream,
-        vertex=vertex,
+        sdk=sdk,
     )
     return GeminiProvider(endpoint, partial(catalog.lookup, "gemini", config=config))
 
@@ -56,9 +58,12 @@ def make_gemini(
 def _wants_vertex(extra: Mapping[str, Any], environ: Mapping[str, str], address: str | None) -> bool:
     """The config decides; else the variable of Google's own tools, where no other address is named."""
     if "vertex" in extra:
-        return extra["vertex"] in {True, "true", "1"}
-    said = environ.get("GOOGLE_GENAI_USE_VERTEXAI", "").strip().lower()
-    return address is None and said in {"1", "true"}
+        return _is_on(extra["vertex"])
+    return address is None and _is_on(environ.get("GOOGLE_GENAI_USE_VERTEXAI"))
+
+
+def _is_on(value: Any) -> bool:
+    return str(value).strip().lower() in {"1", "true"}
 
 
 def _vertex(
@@ -67,7 +72,7 @@ def _vertex(
     address: str | None,
     environ: Mapping[str, str],
     run_command: KeyCommand | None,
-) -> Vertex:
+) -> SdkAccess:
     if address is not None:
         host = host_of(address)
         if not (is_loopback(host) or host == "googleapis.com" or host.endswith(".googleapis.com")):
@@ -78,11 +83,11 @@ def _vertex(
     project = str(extra.get("project") or environ.get("GOOGLE_CLOUD_PROJECT", "")).strip() or None
     location = str(extra.get("location") or environ.get("GOOGLE_CLOUD_LOCATION", "")).strip() or None
     if project:
-        return Vertex(project, location or "global")
+        return SdkAccess(project=project, location=location or "global")
     key = find_key("gemini", _EXPRESS_HOST, config, environ=environ, run_command=run_command)
     if key is None:
         raise ConfigurationError(
             "Vertex AI needs a project. Set project in extra of [providers.gemini], or GOOGLE_CLOUD_PROJECT; "
             "with a key of Vertex AI's express mode set GOOGLE_API_KEY instead."
         )
-    return Vertex(None, None, key.get_secret_value())
+    return SdkAccess(key=key)

@@ -1,9 +1,10 @@
 """Two ways to Gemini's server: plain HTTP, and Google's SDK for what only it can do.
 
 Plain HTTP serves Google's own address and every other one with a key, or with none. The SDK serves Vertex
-AI: it finds Google's credentials, renews their tokens and knows the addresses of the regions. It costs
-about 0.8 s of CPU to import (measured, google-genai 3.4), so nothing else waits for it. Only its low-level
-request path is used, with a body that is encoded already, and the bytes of the answer are read by aar.
+AI: it finds Google's credentials, renews their tokens and knows the addresses of the regions. The first
+request costs 0.56 s of CPU (1.0 s in all) with google-genai 3.4, and 0.11 s (0.24 s) without it; each further
+one 3 ms either way. So nothing waits for the SDK that does not need it. Only its low-level request path
+is used, with a body that is encoded already, and the bytes of the answer are read by aar.
 """
 
 from __future__ import annotations
@@ -16,13 +17,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import quote
 
+from pydantic import SecretStr
+
 from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError
-from aar.providers.http import CONNECT_TIMEOUT_S, HttpClient
+from aar.providers.http import CONNECT_TIMEOUT_S, STALL_S, HttpClient
 
 if TYPE_CHECKING:
     from httpx2 import Response
 
 GOOGLE_HOST = "generativelanguage.googleapis.com"
+NO_KEY = (
+    "There is no key for Gemini. Set GEMINI_API_KEY (or GOOGLE_API_KEY), "
+    "name another variable in api_key_env of [providers.gemini], or use another model."
+)
 _VERSION = re.compile(r"/v\d\w*(?:/|$)")
 _ERROR_BODY_LIMIT = 1_000_000
 
@@ -44,11 +51,13 @@ class Target:
         base_url: Address; ``None``: the SDK knows it.
         headers: To send, keys included.
         timeout: Seconds without a byte after which a request has failed.
+        idle_timeout: The same once an answer has begun.
     """
 
     base_url: str | None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     timeout: float = 600
+    idle_timeout: float = STALL_S
 
 
 class Wire(Protocol):
@@ -82,7 +91,7 @@ class HttpWire:
         """Args: ``target`` must tell an address; ``/v1beta`` is added where it names no version."""
         base = (target.base_url or f"https://{GOOGLE_HOST}").rstrip("/")
         self.address = base if _VERSION.search(base) else f"{base}/v1beta"
-        self._http = HttpClient(self.address, target.headers, target.timeout)
+        self._http = HttpClient(self.address, target.headers, target.timeout, target.idle_timeout)
         self.host = self._http.host
 
     @asynccontextmanager
@@ -105,26 +114,34 @@ class HttpWire:
 
 
 @dataclass(frozen=True, slots=True)
-class Vertex:
-    """A place in Google Cloud. Without a project a key is needed (express mode)."""
+class SdkAccess:
+    """What the SDK is to use.
 
+    Attributes:
+        vertex: Vertex AI; else the Gemini API, which takes a key only.
+        project: In Google Cloud; without one Vertex AI needs a key (express mode).
+        location: Region; ``None``: ``global``.
+        key: Only where there is no project.
+    """
+
+    vertex: bool = True
     project: str | None = None
     location: str | None = None
-    key: str | None = None
+    key: SecretStr | None = None
 
 
 class SdkWire:
-    """Requests over Google's SDK, which brings credentials and addresses of Vertex AI.
+    """Requests over Google's SDK, which brings credentials and the addresses of Vertex AI.
 
     All use of the SDK's private parts is in this class; ``pyproject.toml`` keeps its version.
     """
 
-    def __init__(self, target: Target, vertex: Vertex) -> None:
+    def __init__(self, target: Target, access: SdkAccess) -> None:
         """Nothing is imported or opened before the first request."""
         self._target = target
-        self._vertex = vertex
-        self.address = target.base_url or f"https://{_vertex_host(vertex)}"
-        self._http = HttpClient(self.address, target.headers, target.timeout)
+        self._access = access
+        self.address = target.base_url or f"https://{_host(access)}"
+        self._http = HttpClient(self.address, target.headers, target.timeout, target.idle_timeout)
         self.host = self._http.host
         self._api: Any = None
         self._lock = asyncio.Lock()
@@ -136,7 +153,8 @@ class SdkWire:
         from google.genai.errors import APIError
         from httpx2 import Timeout
 
-        path = f"{_vertex_path(model)}{method(stream=stream)}"
+        path = _vertex_path(model) if self._access.vertex else model_path(model)
+        path += method(stream=stream)
         request = api._build_request("post", path, {})
         request.data = body
         request.timeout = Timeout(self._target.timeout, connect=CONNECT_TIMEOUT_S, pool=None)
@@ -147,7 +165,8 @@ class SdkWire:
             yield _failed(error)
             return
         except Exception as error:
-            raise _credentials_error(error) or error from error
+            _tell_credentials(error)
+            raise
         response = cast("Response", answer.response_stream)
         try:
             yield _reply(response)
@@ -155,7 +174,7 @@ class SdkWire:
             await response.aclose()
 
     async def models(self) -> None:
-        """Vertex AI has no list of a project's models."""
+        """Nothing is asked: Vertex AI has no list of a project's models."""
         return
 
     async def _client(self) -> Any:
@@ -171,22 +190,26 @@ class SdkWire:
             from google import genai
         except ImportError as error:
             raise ConfigurationError(
-                "Vertex AI needs Google's SDK, which is not installed. Run: pip install google-genai."
+                "This needs Google's SDK, which is not installed. Run: pip install google-genai."
             ) from error
-        vertex = self._vertex
+        access = self._access
+        if not access.project and not access.key:
+            # The SDK would look for a key itself, and send it to whatever address it was given.
+            raise ProviderError(ErrorKind.AUTH, NO_KEY)
         options: dict[str, Any] = {"httpx_async_client": http, "headers": dict(self._target.headers)}
         if self._target.base_url is not None:
             options["base_url"] = self._target.base_url
         try:
             client = genai.Client(
-                vertexai=True,
-                project=vertex.project,
-                location=vertex.location,
-                api_key=None if vertex.project else vertex.key,
+                vertexai=access.vertex,
+                project=access.project,
+                location=access.location,
+                api_key=access.key.get_secret_value() if access.key and not access.project else None,
                 http_options=cast("Any", options),
             )
         except Exception as error:
-            raise _credentials_error(error) or error from error
+            _tell_credentials(error)
+            raise
         return cast("Any", client)._api_client
 
     async def aclose(self) -> None:
@@ -211,10 +234,12 @@ def _vertex_path(model: str) -> str:
     return f"publishers/google/models/{quote(model.removeprefix('models/'), safe='@-._~')}"
 
 
-def _vertex_host(vertex: Vertex) -> str:
+def _host(access: SdkAccess) -> str:
     """Return the host that the SDK will choose, for sentences and for the network's rules."""
-    location = vertex.location or "global"
-    if not vertex.project or location == "global":
+    location = access.location or "global"
+    if not access.vertex:
+        return GOOGLE_HOST
+    if not access.project or location == "global":
         return "aiplatform.googleapis.com"
     if location in {"us", "eu"}:
         return f"aiplatform.{location}.rep.googleapis.com"
@@ -237,27 +262,29 @@ def _failed(error: Any) -> Reply:
     return Reply(int(error.code), headers, body())
 
 
-def _credentials_error(error: Exception) -> ProviderError | None:
-    """Return the one sentence for what Google's credentials lack; ``None`` for any other error."""
+def _tell_credentials(error: Exception) -> None:
+    """Say in one sentence what Google's credentials lack.
+
+    Raises:
+        ProviderError: That is what ``error`` is about.
+    """
     from google.auth import exceptions
 
     if isinstance(error, exceptions.TransportError):
         text = (
             f"Google's sign-in server could not be reached: {_line(error)}. Check the network and try again."
         )
-        return ProviderError(ErrorKind.NETWORK, text, detail=str(error)[:2000])
+        raise ProviderError(ErrorKind.NETWORK, text, detail=str(error)[:2000]) from error
     if isinstance(error, exceptions.GoogleAuthError):
         text = (
             f"Google's credentials cannot be used: {_line(error)}. "
             "Run gcloud auth application-default login, "
             "or let GOOGLE_APPLICATION_CREDENTIALS name a key file."
         )
-        return ProviderError(ErrorKind.AUTH, text, detail=str(error)[:2000])
-    if isinstance(error, ValueError):
-        return ProviderError(
-            ErrorKind.AUTH, f"Vertex AI cannot be used: {_line(error)}. Check [providers.gemini]."
-        )
-    return None
+        raise ProviderError(ErrorKind.AUTH, text, detail=str(error)[:2000]) from error
+    if type(error) is ValueError:
+        text = f"Google's SDK cannot be used: {_line(error)}. Check [providers.gemini]."
+        raise ProviderError(ErrorKind.AUTH, text) from error
 
 
 def _line(error: Exception) -> str:
