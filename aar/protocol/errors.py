@@ -139,6 +139,7 @@ class ProviderError(AarError):
         retry_after_s: Seconds to wait that the server asked for, if it did.
         request_id: The server's own name for the request, if told.
         detail: More of what the server said, for logs and the error event.
+        final: Whether trying again cannot help, although errors of this kind may pass.
     """
 
     exit_code = ExitCode.PROVIDER
@@ -152,8 +153,10 @@ class ProviderError(AarError):
         retry_after_s: float | None = None,
         request_id: str | None = None,
         detail: str | None = None,
+        final: bool = False,
     ) -> None:
         super().__init__(message)
+        self.final = final
         self.error_kind = error_kind
         self.status = status
         self.retry_after_s = retry_after_s
@@ -163,7 +166,7 @@ class ProviderError(AarError):
     @property
     def retryable(self) -> bool:
         """Whether sending the same request again may succeed."""
-        return self.error_kind in RETRYABLE_KINDS
+        return self.error_kind in RETRYABLE_KINDS and not self.final
 
 
 class ToolFailure(Exception):  # noqa: N818 - an outcome that the model reads, not a defect

@@ -165,8 +165,8 @@ def _certificates() -> ssl.SSLContext:
     try:
         return httpx2.create_ssl_context()
     except OSError as error:  # also ssl.SSLError
-        named = [name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
-        where = " and ".join(f"{name} ({os.environ[name]})" for name in named) or "the system"
+        name = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)), None)
+        where = f"{name} ({os.environ[name]})" if name is not None else "the system"
         raise ConfigurationError(
             f"The certificates of {where} cannot be read: {error.strerror or error}. "
             "Name a file in PEM format, or unset the variable."
@@ -234,25 +234,62 @@ def network_error(
         text = f"The request to {server} could not be made: {said}. Check base_url and headers."
         return ProviderError(ErrorKind.INVALID_REQUEST, text, detail=said)
     if answering and name != "DecodingError":
-        text = f"The answer of {server} was cut off: {said}. Try again."
+        text = f"The answer of {server} was cut off: the connection broke. Try again."
         return ProviderError(ErrorKind.INCOMPLETE_STREAM, text, detail=said)
     if name == "DecodingError":
         text = f"{server} sent something that cannot be unpacked: {said}. Try again."
         return ProviderError(ErrorKind.MALFORMED_RESPONSE, text, detail=said)
-    return ProviderError(ErrorKind.NETWORK, _unreachable(error, server, said), detail=said)
-
-
-def _unreachable(error: Exception, server: str, said: str) -> str:
     causes = _causes(error)
-    if any(isinstance(cause, socket.gaierror) for cause in causes):
-        return f"The host {server} was not found. Check base_url and the network."
-    if any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return f"No secure connection to {server}: {said}. Check base_url, or set SSL_CERT_FILE."
-    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
-        return f"Nothing answers at {server}. Start the server, or check base_url."
+    refused = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
+    if refused is not None and type(error).__name__ != "ProxyError":
+        text = _not_secure(refused, server, said)
+        return ProviderError(ErrorKind.NETWORK, text, detail=said, final=_certain(refused))
+    return ProviderError(ErrorKind.NETWORK, _unreachable(error, causes, server, said), detail=said)
+
+
+def _certain(error: ssl.SSLError) -> bool:
+    """Tell whether the same handshake will fail again."""
+    return isinstance(error, ssl.SSLCertVerificationError) or error.reason == "WRONG_VERSION_NUMBER"
+
+
+def _not_secure(error: ssl.SSLError, server: str, said: str) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message.rstrip(".") or said
+        return (
+            f"The certificate of {server} is not trusted: {why}. "
+            "If the server is meant, name the file with its CA certificate in SSL_CERT_FILE."
+        )
+    if error.reason == "WRONG_VERSION_NUMBER":
+        return f"{server} does not answer in TLS. Write http:// instead of https:// if that is meant."
+    why = str(error.reason or said).replace("_", " ").lower()
+    return f"No secure connection to {server}: {why}. Try again, or check base_url."
+
+
+def _unreachable(error: Exception, causes: list[BaseException], server: str, said: str) -> str:
     if type(error).__name__ == "ProxyError":
         return f"The proxy to {server} failed: {said}. Check HTTPS_PROXY and NO_PROXY."
+    proxy = _proxy_to(server)
+    if proxy is not None:
+        return f"The proxy {proxy} to {server} cannot be reached: {said}. Check HTTPS_PROXY and NO_PROXY."
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return f"Nothing answers at {server}. Start the server, or check base_url."
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        return f"The host {server} was not found. Check base_url and the network."
     return f"The connection to {server} failed: {said}. Check the network and try again."
+
+
+def _proxy_to(server: str) -> str | None:
+    """Return the host and port of the proxy through which ``server`` is reached; ``None``: directly."""
+    from urllib.request import getproxies, proxy_bypass
+
+    if is_loopback_address(server):
+        return None
+    proxies = getproxies()
+    address = proxies.get("https") or proxies.get("http") or proxies.get("all")
+    if not address or proxy_bypass(server):
+        return None
+    parts = urlsplit(address if "//" in address else f"//{address}")
+    return parts.netloc.rpartition("@")[2] or None
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -86,9 +87,17 @@ class ModelServer:
         requests: All requests for completions, in order.
         cancelled: How many clients went away before their answer was complete.
         connections: How many connections were made.
+        tls: Certificate and key, for https.
     """
 
-    def __init__(self, replies: Sequence[Reply], models: Sequence[str] = ("scripted",)) -> None:
+    def __init__(
+        self,
+        replies: Sequence[Reply],
+        models: Sequence[str] = ("scripted",),
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._tls = tls
         self.replies = list(replies)
         self.models = list(models)
         self.requests: list[Request] = []
@@ -106,10 +115,10 @@ class ModelServer:
     @property
     def base_url(self) -> str:
         """Address for ``base_url`` settings."""
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self.port}/v1"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._client, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._client, "127.0.0.1", 0, ssl=self._tls)
         return self
 
     async def __aexit__(self, *error: object) -> None:
