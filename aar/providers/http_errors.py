@@ -75,6 +75,7 @@ _OVERFLOW = _any(
 _FILTER = _any(
     r"content[ _](?:filter|policy|management policy)|responsibleaipolicy|data_inspection_failed",
     r"flagged|moderation|inappropriate content|safety (?:system|policy)|usage policy|prohibited_content",
+    r"bio_policy|policy_violation",
 )
 _UNKNOWN_MODEL = _any(
     r"model_not_found|model_decommissioned|model_not_available|invalid_model|no such model",
@@ -100,7 +101,9 @@ _TIMEOUT = _any(r"timed? ?out", r"deadline[ _]exceeded", r"timeout")
 _BAD_GENERATION = _any(r"tool_use_failed|output_parse_failed|json_validate_failed|failed_generation")
 _SERVER = _any(r"internal[ _]?(?:server)?[ _]?error|server_error|api_error|upstream|provider returned error")
 _INVALID = _any(
-    r"invalid_request|invalid_argument|bad_request|validation|unsupported_value|unsupported_parameter"
+    r"invalid_request|invalid_argument|bad_request|validation|unsupported_value|unsupported_parameter",
+    r"invalid_prompt|data_residency_mismatch|(?:invalid|unsupported|empty)_image|image_(?:parse|file|too|url)",
+    r"invalid_base64|failed_to_download",
 )
 
 _BY_STATUS = {
@@ -184,7 +187,7 @@ class _Found:
             return
         if isinstance(value, str) and value:
             self.codes.append(value)
-            if value.isdigit() and 400 <= int(value) <= 599:
+            if value.isascii() and value.isdigit() and 400 <= int(value) <= 599:
                 self.status = self.status or int(value)
         elif isinstance(value, int) and 400 <= value <= 599:
             self.status = self.status or value

@@ -38,7 +38,6 @@ _ENDS = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done"}
 )
 _RUNNING = frozenset({"", "in_progress", "queued"})
-_FILTERED = frozenset({"bio_policy", "misalignment_policy_violation", "image_content_policy_violation"})
 
 
 class ResponsesDecoder:
@@ -125,18 +124,9 @@ class ResponsesDecoder:
 
     def _told_error(self, event: dict[str, Any]) -> ProviderError:
         error: Any = event.get("error") or event
-        code = cast("dict[str, Any]", error).get("code") if isinstance(error, dict) else None
-        default = ErrorKind.PROVIDER_INTERNAL
-        if isinstance(code, str) and code in _FILTERED:
-            default = ErrorKind.CONTENT_FILTER
-        elif isinstance(code, str) and (
-            "image" in code or code in {"invalid_prompt", "data_residency_mismatch"}
-        ):
-            default = ErrorKind.INVALID_REQUEST
         if error is event and not event.get("message"):
-            status = self._status or "error"
-            error = {"message": f"the answer ended with {status!r}"}
-        return self._context.told_error({"error": error}, default)
+            error = {"message": f"the answer ended with {self._status or 'error'!r}"}
+        return self._context.told_error({"error": error}, ErrorKind.PROVIDER_INTERNAL)
 
     def finish(self, *, whole: bool) -> list[Delta]:
         """Return the last delta, which carries the response.
