@@ -14,6 +14,7 @@ from aar.transports.cli.groups import NearestGroup
 
 _COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run:run", "Do one task and print the answer."),
+    "tui": ("tui:tui", "Work with the assistant on the full screen."),
     "sessions": ("sessions:sessions", "List, show, copy, rename and delete sessions."),
     "config": ("config:config", "Show, read and change settings."),
     "models": ("models:models", "List models, and fetch the embedded one."),

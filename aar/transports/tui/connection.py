@@ -1,0 +1,131 @@
+"""The line between a screen and a session: opens the parts in the background and folds their events.
+
+Imported after the first frame: it brings the whole of aar with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+from aar.core.agent import RunResult
+from aar.core.session import Session
+from aar.memory.session_store import SessionStore
+from aar.protocol.events import Event, UserMessage
+from aar.runtime import open_runtime
+from aar.runtime.conversation import Conversation
+from aar.runtime.parts import Runtime
+from aar.transports.tui.presenter import Presenter
+
+TAIL_EVENTS = 400
+"""Stored events of a resumed session that are folded at once; older ones come when they are scrolled to."""
+
+
+class Connection:
+    """A `Conversation` and the `Presenter` of its events.
+
+    Args:
+        conversation: The open session with its agent.
+        wake: Called when something changed; at most once until `Presenter.drain` is due.
+        on_result: Told how each run ended.
+
+    Attributes:
+        conversation: See above.
+        presenter: View state of the open session; another one after the session was changed.
+        oldest_seq: Of the oldest event that was folded.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        wake: Callable[[], None],
+        on_result: Callable[[RunResult], None] = lambda result: None,
+    ) -> None:
+        self.conversation = conversation
+        self.presenter = Presenter()
+        self.oldest_seq = 1
+        self._wake = wake
+        conversation.watch(self._take, on_session=self._changed, on_result=on_result)
+        self._changed(conversation.session)
+
+    def _take(self, event: Event) -> None:
+        self.presenter.take(event)
+        self._wake()
+
+    def _changed(self, session: Session) -> None:
+        """Show the end of another session."""
+        self.presenter = Presenter()
+        events = self._tail(session)
+        self.presenter.load(events)
+        self.oldest_seq = events[0].seq or 1 if events else 1
+        self._take_facts(session)
+        self._wake()
+
+    def _take_facts(self, session: Session) -> None:
+        """Take from the whole session what its tail cannot tell."""
+        status, totals = self.presenter.status, session.totals
+        status.title = totals.title or status.title
+        status.cost_usd, status.cost_known = totals.all.cost_usd, totals.all.cost_known
+        status.tokens = totals.all.usage.total
+        self.refresh_facts()
+
+    def refresh_facts(self) -> None:
+        """Take model, mode and window as they are now."""
+        status, runtime = self.presenter.status, self.conversation.runtime
+        status.model, status.mode = runtime.active.name, runtime.mode
+        status.context_window = runtime.active.capabilities.context_window
+
+    def _tail(self, session: Session) -> list[Event]:
+        if session.degraded or not isinstance(self.conversation.runtime.store, SessionStore):
+            events = list(deque(session.events(), maxlen=TAIL_EVENTS))
+        else:
+            events = self.conversation.runtime.store.tail(session.session_id, TAIL_EVENTS)
+        return from_prompt(events)
+
+    async def older(self, count: int = TAIL_EVENTS) -> int:
+        """Fold up to ``count`` older events; return how many blocks they gave (0: there are none)."""
+        if self.oldest_seq <= 1:
+            return 0
+        session, before = self.conversation.session, self.oldest_seq
+        events = await asyncio.to_thread(
+            lambda: list(islice(session.events(max(1, before - count)), before - max(1, before - count)))
+        )
+        if session is not self.conversation.session or before != self.oldest_seq:
+            return 0
+        page = from_prompt(events) if before - count > 1 else events
+        page = page or events
+        self.oldest_seq = page[0].seq or 1 if page else 1
+        return len(self.presenter.prepend(page))
+
+
+def from_prompt(events: Iterable[Event]) -> list[Event]:
+    """Return ``events`` from the first user message on, so that no call is cut from its result.
+
+    All of them where there is no user message, or where they begin with the session.
+    """
+    listed = list(events)
+    if listed and listed[0].seq == 1:
+        return listed
+    first = next((place for place, event in enumerate(listed) if isinstance(event, UserMessage)), 0)
+    return listed[first:]
+
+
+def open_parts(options: Mapping[str, Any], which: Mapping[str, Any]) -> tuple[Runtime, Session]:
+    """Put the parts together and open the session; for a thread, so that the screen stays alive.
+
+    Args:
+        options: For `open_runtime`.
+        which: For `Runtime.open_session`.
+
+    Raises:
+        AarError: A setting or key is wrong, or there is no such session.
+    """
+    runtime = open_runtime(interactive=True, **options)
+    try:
+        return runtime, runtime.open_session(**which)
+    except BaseException:
+        runtime.spawner.close()
+        raise
