@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aar.protocol.errors import AarError, ErrorKind, ProviderError
 from aar.providers.anthropic_adapt import LearntTraits
-from aar.providers.anthropic_client import Endpoint, open_client, request_headers, warm, wire_version
+from aar.providers.anthropic_client import (
+    HOME_SEAL,
+    Endpoint,
+    open_client,
+    request_headers,
+    warm,
+    wire_version,
+)
 from aar.providers.anthropic_encode import EncodedRequest, RequestEncoder
 from aar.providers.anthropic_thinking import ThinkingPlan, plan_thinking
 from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
@@ -135,7 +142,9 @@ class AnthropicProvider(Provider):
         fields: dict[str, Any] = {"max_tokens": plan.max_tokens, "stream": self._endpoint.stream}
         if plan.thinking is not None:
             fields["thinking"] = plan.thinking
-        if request.temperature is not None and traits.samples and not plan.thinks:
+        # The vendor's own wire has no temperature any more; others who speak it do.
+        foreign = self._endpoint.seal != HOME_SEAL
+        if request.temperature is not None and foreign and traits.samples and not plan.thinks:
             fields["temperature"] = min(request.temperature, 1.0)
         if request.stop:
             fields["stop_sequences"] = [text for text in request.stop if text.strip()] or None

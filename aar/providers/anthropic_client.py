@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Client = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
 
 API_ADDRESS = "https://api.anthropic.com"
+HOME_SEAL = "anthropic:"
+"""The name under which blocks of the vendor's own models are kept."""
 _CLOUDS = {"bedrock": ("boto3", ".amazonaws.com"), "vertex": ("google.auth", ".googleapis.com")}
 _SETTINGS = ("backend", "region", "project", "profile")
 
@@ -72,7 +74,7 @@ class Endpoint:
         """The name under which blocks are kept; the vendor's models read theirs wherever they run."""
         host = host_of(self.base_url)
         home = self.backend != "api" or host.endswith(".anthropic.com")
-        return "anthropic:" if home else f"anthropic:{host}"
+        return HOME_SEAL if home else f"{HOME_SEAL}{host}"
 
     def path(self, model: str, *, stream: bool) -> str:
         """Return where ``model`` is asked."""

@@ -244,7 +244,7 @@ class MessageDecoder:
             data = _string(block.start.get("data"))
             return [ReasoningBlock(data=data, redacted=True)] if data else []
         if block.kind in _SENT_BACK or block.kind.endswith("_tool_result"):
-            return [ReasoningBlock(data=self._sealed(block), redacted=True)]
+            return [ReasoningBlock(data=self._sealed(block))]
         return []
 
     def _sealed(self, block: _Block) -> str:

@@ -128,12 +128,8 @@ class RequestEncoder:
         With one, the answer whose tool results are being sent must begin with thinking; another vendor's,
         or one that was given without thinking, does not.
         """
-        for message in reversed(messages):
-            if message.role == "assistant":
-                return not message.tool_uses or self._message(message).thinks_first
-            if not any(isinstance(block, ToolResultBlock) for block in message.content):
-                return True
-        return True
+        last = next((message for message in reversed(messages) if message.role == "assistant"), None)
+        return last is None or not last.tool_uses or self._message(last).thinks_first
 
     def forget_thinking(self) -> bool:
         """Send no earlier thinking from now on; false if none is sent any more."""

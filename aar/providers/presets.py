@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from aar.providers.openai_encode import ReasoningStyle
 
-Kind = Literal["chat", "gemini", "ollama", "local", "scripted", "later"]
+Kind = Literal["chat", "anthropic", "gemini", "ollama", "local", "scripted", "later"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ _ALL = (
     Preset("openai-compatible"),
     Preset("scripted", "scripted"),
     Preset("local", "local"),
-    Preset("anthropic", "later", None, ("ANTHROPIC_API_KEY",), ("api.anthropic.com",)),
+    Preset("anthropic", "anthropic", None, ("ANTHROPIC_API_KEY",), ("api.anthropic.com",)),
     Preset(
         "gemini",
         "gemini",
