@@ -120,7 +120,8 @@ class OpenAICompatibleProvider(Provider):
         self._describe = describe
         self._url = endpoint.base_url.rstrip("/")
         self._http = HttpClient(self._url, _headers(endpoint), endpoint.timeout, endpoint.idle_timeout)
-        self.server = self._server = server_of(self._url)
+        self.server = server_of(self._url)
+        self._server = self._http.host
         self._encoder = self._make_encoder(endpoint.wire or WireOptions(self._server))
         self._rejected = RejectedParameters(
             self._server, self.optional, other_names=OTHER_NAMES, levels=("reasoning_effort",)
@@ -215,13 +216,13 @@ class OpenAICompatibleProvider(Provider):
     def _error(self, response: Response, body: bytes, model: str) -> ProviderError:
         if 300 <= response.status_code < 400:
             target = str(response.headers.get("location", ""))[:200]
-            text = f"{self._server} sends requests elsewhere ({target}). Set base_url to the right address."
+            text = f"{self.server} sends requests elsewhere ({target}). Set base_url to the right address."
             return ProviderError(ErrorKind.INVALID_REQUEST, text, status=response.status_code)
         return server_error(
             response.status_code,
             _lower(response.headers),
             body,
-            server=self._server,
+            server=self.server,
             model=model,
             secrets=self._secrets,
         )
@@ -233,7 +234,7 @@ class OpenAICompatibleProvider(Provider):
             error, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError | OSError | UnicodeError
         ):
             raise error
-        return network_error(error, server=self._server, answering=answering, secrets=self._secrets)
+        return network_error(error, server=self.server, answering=answering, secrets=self._secrets)
 
     async def list_models(self) -> list[str]:
         """Ask the server for its models; empty when it cannot tell.

@@ -145,7 +145,7 @@ def chained(outer: Exception, cause: Exception) -> Exception:
         ),
         (chained(httpx2.ConnectError("x"), ConnectionRefusedError()), False, E.NETWORK, "Nothing answers"),
         (httpx2.ConnectTimeout("x"), False, E.TIMEOUT, "within 10 s"),
-        (httpx2.ReadTimeout("x"), True, E.TIMEOUT, "sent nothing"),
+        (httpx2.ReadTimeout("x"), True, E.TIMEOUT, "stopped in the middle"),
         (httpx2.ReadError("x"), True, E.INCOMPLETE_STREAM, "cut off"),
         (httpx2.ReadError("x"), False, E.NETWORK, "failed"),
         (httpx2.RemoteProtocolError("peer closed"), True, E.INCOMPLETE_STREAM, "cut off"),
