@@ -31,6 +31,8 @@ NO_KEY = (
     "name another variable in api_key_env of [providers.gemini], or use another model."
 )
 _VERSION = re.compile(r"/v\d\w*(?:/|$)")
+_API_VERSION = "v1beta"
+"""What Google documents; the SDK's own default, v1, lacks fields."""
 _ERROR_BODY_LIMIT = 1_000_000
 
 
@@ -90,7 +92,7 @@ class HttpWire:
     def __init__(self, target: Target) -> None:
         """Args: ``target`` must tell an address; ``/v1beta`` is added where it names no version."""
         base = (target.base_url or f"https://{GOOGLE_HOST}").rstrip("/")
-        self.address = base if _VERSION.search(base) else f"{base}/v1beta"
+        self.address = base if _VERSION.search(base) else f"{base}/{_API_VERSION}"
         self._http = HttpClient(self.address, target.headers, target.timeout, target.idle_timeout)
         self.host = self._http.host
 
@@ -197,6 +199,8 @@ class SdkWire:
             # The SDK would look for a key itself, and send it to whatever address it was given.
             raise ProviderError(ErrorKind.AUTH, NO_KEY)
         options: dict[str, Any] = {"httpx_async_client": http, "headers": dict(self._target.headers)}
+        if not access.vertex:
+            options["api_version"] = _API_VERSION
         if self._target.base_url is not None:
             options["base_url"] = self._target.base_url
         try:
