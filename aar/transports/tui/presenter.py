@@ -458,6 +458,8 @@ class Presenter:
         self._do(f"Trying again{seconds}")
 
     def _switch(self, event: ModelSwitch) -> None:
+        if event.discard:
+            self._drop_streamed()
         self.status.model = event.to_model
         self._mark(event, "model", f"{event.to_model} goes on", event.reason)
         self._changes.status = True
