@@ -83,7 +83,7 @@ class OpenAIProvider(OpenAICompatibleProvider):
             endpoint, api_version=str(version) if version else None, own_host=own_host
         )
         self._rejected = RejectedParameters(
-            self._server,
+            self.server,
             (*_OPTIONAL, *(name for name in OPTIONAL if name not in _OPTIONAL)),
             other_names=OTHER_NAMES,
             levels=("reasoning.effort", "reasoning_effort"),
@@ -161,11 +161,11 @@ class OpenAIProvider(OpenAICompatibleProvider):
         info = read_error(parse_body(body))
         if status in {400, 404} and model not in self._without_items and _FOREIGN_ITEMS.search(info.words):
             self._without_items.add(model)
-            raise Adapted(f"{self._server} cannot use earlier thinking with {model}; it is left out.")
+            raise Adapted(f"{self.server} cannot use earlier thinking with {model}; it is left out.")
         missing = status in {404, 405} and error_kind_of(status, info) is ErrorKind.INVALID_REQUEST
         if self._api == "auto" and not self._own_host and missing:
             self._api = "chat"
-            raise Adapted(f"{self._server} has no Responses API; chat completions are used.")
+            raise Adapted(f"{self.server} has no Responses API; chat completions are used.")
 
     async def list_models(self) -> list[str]:
         """Ask the server for its models; empty when it cannot tell.

@@ -204,7 +204,7 @@ class OpenAIClient:
 
 @contextmanager
 def _told() -> Generator[None]:
-    """Turn the SDK's errors into what lies behind them."""
+    """Turn the SDK's errors into what lies behind them, causes included."""
     import openai
 
     try:
@@ -212,4 +212,7 @@ def _told() -> Generator[None]:
     except openai.APIStatusError as error:
         raise Refused(error.response) from None
     except openai.APIConnectionError as error:
-        raise (error.__cause__ or error) from None
+        failed = error.__cause__ or error
+    else:
+        return
+    raise failed

@@ -25,6 +25,8 @@ _REFUSAL = re.compile(
 _SUPPORTED = re.compile(
     r"supported (?:values|options)(?: are)?:?(.*)|must be one of:?(.*)", re.IGNORECASE | re.DOTALL
 )
+_VALUE = re.compile(r"\bvalue|\boption|must be one of")
+"""The field itself is known, but not what it was set to."""
 _EVERYDAY_WORDS = frozenset({"include", "stream", "stop", "text", "thinking"})
 """Names that sentences about other things use too: in a message they count in quotes only."""
 
@@ -126,7 +128,7 @@ class RejectedParameters:
     def _other_value(self, name: str, sent: Any, message: str) -> Any:
         if name in self._instead and sent != self._instead[name]:
             return self._instead[name]
-        if name not in self._levels or sent not in EFFORTS:
+        if name not in self._levels or sent not in EFFORTS or not _VALUE.search(message.lower()):
             return None
         found = _SUPPORTED.search(message)
         words = re.findall(r"[a-z]+", " ".join(found.groups(default="")).lower()) if found else []

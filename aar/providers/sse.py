@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 _JUNK_LIMIT = 2000
 _BOM = b"\xef\xbb\xbf"
+_FIELDS = (b"data", b"event", b"id", b"retry", b"error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ class SseDecoder:
         if self._tail:
             line = bytes(self._tail)
             self._tail.clear()
-            event = self._line(line)
+            if any(name.startswith(line) for name in _FIELDS):
+                line = b""  # cut inside the name of a field: nothing was told
+            event = self._line(line) if line else None
             if event is not None:
                 return event
         return self._take(terminated=False)
