@@ -35,9 +35,9 @@ _NO_SETTINGS = ModelSettings.model_construct()
 _GEMINI_THINKING: tuple[tuple[str, GeminiThinking], ...] = (
     (r"gemini-(?:1|2\.0)|gemma|-image|-tts|embedding|learnlm", "none"),
     (r"gemini-3-pro", "coarse_level"),
-    (r"gemini-(?:[3-9]|\d\d)", "level"),
-    (r"gemini-2\.5-pro|gemini-pro-latest", "pro_budget"),
-    (r"gemini-(?:2\.5|flash)", "budget"),
+    (r"gemini-(?:[3-9]|\d\d)|gemini-(?:pro|flash|flash-lite)-latest", "level"),
+    (r"gemini-2\.5-pro", "pro_budget"),
+    (r"gemini-2\.5", "budget"),
 )
 
 

@@ -32,7 +32,7 @@ NO_KEY = (
 )
 _VERSION = re.compile(r"/v\d\w*(?:/|$)")
 _API_VERSION = "v1beta"
-"""What Google documents; the SDK's own default, v1, lacks fields."""
+"""What Google's reference describes. The SDK's own default is v1; both ways send the same."""
 _ERROR_BODY_LIMIT = 1_000_000
 
 
