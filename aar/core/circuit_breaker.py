@@ -77,6 +77,11 @@ class CircuitBreaker:
         """Failures in a row so far."""
         return self._failures
 
+    @property
+    def trying(self) -> bool:
+        """Whether a trial is under way."""
+        return self._trial
+
     def admit(self) -> Ticket | float:
         """Return leave to send a request, or the seconds after which to ask again."""
         if self._opened is None:

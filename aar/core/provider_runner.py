@@ -21,7 +21,7 @@ from aar.core.attempt import Attempt, PassingNotice, as_delta
 from aar.core.cache_watch import CacheWatch
 from aar.core.fallback import FallbackChain
 from aar.core.retry_rules import retry_delay
-from aar.core.server_guards import ServerGuards, Sleep
+from aar.core.server_guards import PATIENCE_S, Patience, ServerGuards, Sleep
 from aar.core.tokens import MessageEstimates, estimate_text, estimate_tools
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.protocol.events import ErrorEvent, ModelSwitch, Notice, ProviderMeta, Retry, Setting
@@ -165,6 +165,7 @@ class ProviderRunner:
         Returns the last attempt, the answer or failure, and how many attempts were made.
         """
         number = 0
+        patience = Patience(PATIENCE_S if self._fallback is None or self._fallback.exhausted else 0.0)
         if self.active.pricing is not None:
             self.active.pricing.start()
         while True:
@@ -172,7 +173,7 @@ class ProviderRunner:
             attempt = Attempt(emit, make_parser, self._clock())
             self._note(f"request {self.active.name} attempt {number}", partial(_traced_request, request))
             try:
-                response = await self._guarded(request, attempt, remaining_s)
+                response = await self._guarded(request, attempt, remaining_s, patience)
                 price = await self.active.price()
             except ProviderError as error:
                 delay = self._delay(error, number, remaining_s(), attempt)
@@ -191,7 +192,11 @@ class ProviderRunner:
             self._trace(label, text)
 
     async def _guarded(
-        self, request: ProviderRequest, attempt: Attempt, remaining_s: Callable[[], float | None]
+        self,
+        request: ProviderRequest,
+        attempt: Attempt,
+        remaining_s: Callable[[], float | None],
+        patience: Patience,
     ) -> ProviderResponse:
         """Ask once, when the server may be asked."""
         admission = await self._guards.admit(
@@ -199,7 +204,7 @@ class ProviderRunner:
             attempt.emit,
             tokens=self._tokens(request),
             remaining_s=remaining_s,
-            patient=self._fallback is None or self._fallback.exhausted,
+            patience=patience,
         )
         attempt.start = self._clock()
         try:

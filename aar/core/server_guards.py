@@ -15,11 +15,18 @@ from aar.protocol.events import Notice
 from aar.protocol.ports import Emit
 from aar.protocol.usage import Usage
 
-_MAX_BREAKER_WAIT_S = 90.0
+PATIENCE_S = 90.0
 """Longer than one pause: a server that failed its trial again is not waited for a second time."""
 _SHOWN_FROM_S = 1.0
 
 Sleep = Callable[[float], Awaitable[object]]
+
+
+@dataclass(slots=True)
+class Patience:
+    """For how many seconds a request waits for a server that is left alone, over all its attempts."""
+
+    left_s: float = PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ class ServerGuards:
         *,
         tokens: int,
         remaining_s: Callable[[], float | None],
-        patient: bool,
+        patience: Patience,
     ) -> Admission:
         """Wait until a request may be sent; every wait of a second or more is a notice.
 
@@ -90,12 +97,12 @@ class ServerGuards:
             emit: Gets the notices.
             tokens: About how many the request takes.
             remaining_s: Seconds until the run's deadline.
-            patient: Whether to wait for a server that is left alone. If not, that is an error at once.
+            patience: What is left of it for a server that is left alone; without, that is an error at once.
 
         Raises:
             ProviderError: The wait would pass the deadline, or the server is left alone.
         """
-        ticket = await self._pass_breaker(active, emit, remaining_s, patient=patient)
+        ticket = await self._pass_breaker(active, emit, remaining_s, patience)
         try:
             slot = await self._pass_limits(active, emit, tokens, remaining_s)
         except BaseException:
@@ -105,19 +112,22 @@ class ServerGuards:
         return Admission(ticket, slot)
 
     async def _pass_breaker(
-        self, active: ActiveModel, emit: Emit, remaining_s: Callable[[], float | None], *, patient: bool
+        self, active: ActiveModel, emit: Emit, remaining_s: Callable[[], float | None], patience: Patience
     ) -> Ticket | None:
         if not active.server:
             return None
         breaker = self._breakers.setdefault(_key(active), CircuitBreaker(self._clock))
-        waited = 0.0
+        told = ""
         while not isinstance(answer := breaker.admit(), Ticket):
-            if not patient or waited + answer > _MAX_BREAKER_WAIT_S or _passes(answer, remaining_s()):
+            if answer > patience.left_s or _passes(answer, remaining_s()):
                 raise _left_alone(active, answer)
-            if answer >= _SHOWN_FROM_S:
-                message = f"{_failed_so_often(active)}; aar asks it again in {answer:.0f} s."
+            # A trial takes as long as its answer; waiting for its outcome is not waiting for a dead server.
+            what = "one request tries it now" if breaker.trying else f"aar asks it again in {answer:.0f} s"
+            if what != told:
+                told = what
+                message = f"{_failed_so_often(active)}; {what}."
                 emit.append(Notice(level="warning", message=message, code="circuit_open"))
-            waited += answer
+            patience.left_s -= 0.0 if breaker.trying else answer
             await self._sleep(answer)
         return answer
 
@@ -131,7 +141,7 @@ class ServerGuards:
             why = f"[providers.{active.provider.name}] {limits.why(answer)}."
             if _passes(answer, remaining_s()):
                 message = f"{why} That is after the end of this run; raise the limit, or --timeout."
-                raise ProviderError(ErrorKind.RATE_LIMIT, message, retry_after_s=answer)
+                raise ProviderError(ErrorKind.RATE_LIMIT, message, retry_after_s=answer, final=True)
             if answer >= _SHOWN_FROM_S:
                 emit.append(Notice(message=why, code="rate_limit_wait"))
             await self._sleep(answer)
@@ -152,4 +162,4 @@ def _failed_so_often(active: ActiveModel) -> str:
 
 def _left_alone(active: ActiveModel, wait_s: float) -> ProviderError:
     message = f"{_failed_so_often(active)}. Try again in {max(wait_s, 1):.0f} s, or use another model."
-    return ProviderError(ErrorKind.OVERLOADED, message, retry_after_s=wait_s)
+    return ProviderError(ErrorKind.OVERLOADED, message, retry_after_s=wait_s, final=True)

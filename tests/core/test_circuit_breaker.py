@@ -185,7 +185,31 @@ async def test_a_server_that_fails_its_trial_is_not_waited_for_twice(tmp_path: P
     assert len(world.provider.requests) == 5 + 1
     clock.waits.clear()
     await world.run()
-    assert sum(clock.waits) < 130
+    assert len(world.provider.requests) == 5 + 2
+    assert sum(clock.waits) == 60
+    assert world.of("error")[-1].message == (
+        "models.example failed 5 times in a row and is left alone for a minute. "
+        "Try again in 60 s, or use another model."
+    )
+
+
+async def test_others_wait_for_the_outcome_of_a_trial_however_long_it_takes(tmp_path: Path) -> None:
+    clock = Clock()
+    guards = ServerGuards(clock, clock.sleep)
+    await guarded(World(tmp_path, Server([failure()])), guards, clock).run()
+    clock.now += 60
+    gate = asyncio.Event()
+    trial = guarded(World(tmp_path, Server([Turn("Fine.", gate=gate)])), guards, clock)
+    other = guarded(World(tmp_path, Server(["Fine too."])), guards, clock)
+    first = trial.start()
+    await until(lambda: trial.provider.requests)
+    second = other.start()
+    await until(lambda: len(clock.waits) > 250)
+    gate.set()
+    assert [(await run).text for run in (first, second)] == ["Fine.", "Fine too."]
+    assert [notice.message.partition("; ")[2] for notice in other.of("notice")] == [
+        "one request tries it now."
+    ]
 
 
 async def test_a_wait_past_the_deadline_is_not_begun(tmp_path: Path) -> None:
