@@ -1,16 +1,14 @@
-"""Gemini through the command line: recordings, ends that are no ends, and a session that is resumed."""
+"""Gemini through the command line: ends that are no ends, refusals, and a session that is resumed."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli.support import Ran, aar, of_type
 from tests.providers.gemini.bodies import answers, call, piece, sse
-from tests.providers.test_recordings import KINDS, body_of, cases
 from tests.support.model_server import ModelServer, Reply, model_server
 
 DONE = sse(piece({"text": "That is all."}, finish="STOP"))
@@ -23,28 +21,6 @@ def run(server: ModelServer, cwd: Path, *flags: str) -> Ran:
         "run", "--model", "gemini/gemini-3-pro-preview", "--base-url", address, "--output", "stream-json",
         *QUICK, *flags, "go on", cwd=cwd,
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(("folder", "case"), cases(lambda case: case["provider"] == "gemini"))
-def test_a_recording_comes_out_of_a_run_as_it_should(folder: Path, case: dict[str, Any], tmp_path: Path):
-    recorded = Reply(body=body_of(folder), status=case["status"], content_type=case["content_type"])
-    expect = case["expect"]
-    with model_server([recorded, *answers(DONE)]) as server:
-        ran = run(server, tmp_path)
-        seen = [event for event in ran.lines if event.get("step") in {1, None}]
-    if not case["complete"]:
-        assert ran.code == 4
-        assert of_type(seen, "error")[0]["kind"] in KINDS[expect["error"]["category"]]
-        assert of_type(seen, "tool_call") == []
-        return
-    assert ran.code in {0, 6}
-    assert "".join(event["content"] for event in of_type(seen, "assistant_message")) == expect["text"]
-    assert "".join(event["content"] for event in of_type(seen, "reasoning")) == expect["reasoning"]
-    told = [(event["tool_name"], event["arguments"]) for event in of_type(seen, "tool_call")]
-    assert told == [(item["name"], item["arguments"]) for item in expect["tool_calls"]]
-    meta = of_type(seen, "provider_meta")[0]
-    assert meta["stop_reason_raw"] == expect["stop_reason_raw"]
-    assert meta["usage"]["output"] == expect["usage"]["total_output"]
 
 
 WRITE = call("write_file", "c2ln", args={"path": "a.txt", "content": "x"})
