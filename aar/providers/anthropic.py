@@ -99,7 +99,7 @@ class AnthropicProvider(Provider):
         try:
             client = await self._open()
             plan = self._plan(request)
-            fields = self._fields(request, plan)
+            fields = self._rejected.apply(request.model, self._fields(request, plan))
             encoded, stream = self._encode(request, fields)
             async with aclosing(self._post(client, request, plan, encoded, stream=stream)) as responses:
                 async for response in responses:
@@ -170,7 +170,7 @@ class AnthropicProvider(Provider):
         return self._schema[1]
 
     def _encode(self, request: ProviderRequest, fields: dict[str, Any]) -> tuple[EncodedRequest, bool]:
-        kept = self._rejected.apply(request.model, fields)
+        kept = dict(fields)
         head: dict[str, Any] = {"model": request.model}
         stream = bool(kept.get("stream"))
         if self._endpoint.backend != "api":
