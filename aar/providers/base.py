@@ -185,6 +185,9 @@ class Provider(ABC):
     def capabilities(self, model: str) -> ProviderCapabilities:
         """Tell what ``model`` can do."""
 
+    def warm(self) -> None:
+        """Begin in the background what the first request would have to wait for; return at once."""
+
     async def list_models(self) -> list[str]:
         """Ask the server for its models; empty when it cannot tell."""
         return []

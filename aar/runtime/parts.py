@@ -399,6 +399,7 @@ def open_runtime(
     spawner.warm()
     try:
         active, why = make_active_model(base, base_url)
+        active.provider.warm()
         if why is not None:
             notices.append(f"Using {active.name}: {why}.")
         from aar.tools.builtin.catalogue import builtin_tools
