@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.providers.base import Delta, ProviderCapabilities, ProviderRequest
 from aar.providers.http_errors import error_kind_of, parse_body, read_error
-from aar.providers.openai_client import OpenAIClient, Refused
+from aar.providers.openai_client import OpenAIClient, Refused, warm
 from aar.providers.openai_compatible import (
     OPTIONAL,
     OTHER_NAMES,
@@ -93,6 +93,10 @@ class OpenAIProvider(OpenAICompatibleProvider):
         self._responses: dict[tuple[bool, bool], ResponsesEncoder] = {}
         self._without_items: set[str] = set()
         self._told_stop = False
+
+    def warm(self) -> None:
+        """Begin to import the SDK in the background."""
+        warm()
 
     async def stream(self, request: ProviderRequest) -> AsyncGenerator[Delta]:
         """Ask, and yield the answer piece by piece."""

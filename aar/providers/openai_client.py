@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,6 +67,15 @@ def azure_form(base_url: str, version: str | None) -> AzureForm:
     if not path.endswith("/openai") and "/openai/deployments/" not in path:
         address += "/openai"
     return AzureForm(address, version, deployments=True)
+
+
+def warm() -> None:
+    """Begin to import the SDK in the background."""
+    threading.Thread(target=_import, name="aar-openai-sdk", daemon=True).start()
+
+
+def _import() -> None:
+    import openai  # noqa: F401  # pyright: ignore[reportUnusedImport] - kept by the interpreter
 
 
 class OpenAIClient:
