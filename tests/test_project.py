@@ -250,7 +250,7 @@ def test_every_server_known_by_name_is_in_the_table_with_its_key() -> None:
     chat = {name: preset for name, preset in PRESETS.items() if preset.kind == "chat"}
     assert set(rows) == set(chat)
     for name, preset in chat.items():
-        if preset.hosts and name != "ollama":
+        if preset.hosts:
             assert f"`{preset.key_names[0]}`" in rows[name]
             assert preset.base_url is not None
             assert preset.hosts[0] in rows[name]

@@ -134,6 +134,10 @@ def _chat(
         reasoning=preset.reasoning,
         cache_key=preset.cache_key,
         short_ids=preset.short_ids,
+        top_effort=preset.top_effort,
+        stream_options=preset.stream_options,
+        fill_reasoning=preset.fill_reasoning,
+        bridge_tools=preset.bridge_tools,
     )
     endpoint = Endpoint(
         name=preset.name,

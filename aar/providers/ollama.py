@@ -161,7 +161,7 @@ class OllamaProvider(OpenAICompatibleProvider):
                 overflow = error.error_kind is ErrorKind.CONTEXT_OVERFLOW and not allotment.hopeless
                 if begun or not overflow or growths == _MOST_GROWTHS or not window.grow(allotment):
                     raise
-            yield Delta(progress=_grown_note(self._server, allotment))
+            yield Delta(progress=_grown_note(self.server, allotment))
 
     async def _asked(
         self, request: ProviderRequest, window: ContextWindow, allotment: Allotment
@@ -178,7 +178,7 @@ class OllamaProvider(OpenAICompatibleProvider):
                     told = delta.response.usage.prompt
                     window.learn(allotment, told)
                     if told >= allotment.num_ctx:
-                        yield Delta(progress=_cut_note(self._server, allotment))
+                        yield Delta(progress=_cut_note(self.server, allotment))
                 yield delta
 
     def _window(self, model: str, facts: ModelFacts) -> ContextWindow:
@@ -198,11 +198,11 @@ class OllamaProvider(OpenAICompatibleProvider):
         error = super()._error(response, body, model)
         said = str(error).lower()
         if error.error_kind is ErrorKind.UNKNOWN_MODEL:
-            text = f"{self._server} does not have the model {model}. Get it with: ollama pull {model}"
+            text = f"{self.server} does not have the model {model}. Get it with: ollama pull {model}"
             return ProviderError(error.error_kind, text, status=error.status, detail=error.detail)
         if "more system memory" in said or "out of memory" in said:
             text = (
-                f"{model} does not fit into the memory of {self._server} with this much context. "
+                f"{model} does not fit into the memory of {self.server} with this much context. "
                 f"Take a smaller model, or set a smaller context_window under [providers.{self.name}]."
             )
             detail = error.detail

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -39,6 +40,22 @@ OPTIONAL = (
 
 OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 """Fields that some servers call otherwise."""
+_SHAPES: tuple[tuple[re.Pattern[str], str, str], ...] = (
+    (
+        re.compile(
+            r"reasoning_content\W.{0,60}(?:missing|must be passed)|missing.{0,10}reasoning_content", re.I
+        ),
+        "fill_reasoning",
+        "wants reasoning_content with each tool call",
+    ),
+    (
+        re.compile(r"unexpected role 'user' after role 'tool'", re.I),
+        "bridge_tools",
+        "wants an answer between a tool's result and the user",
+    ),
+)
+"""What servers say of messages that are not of the shape that they want, and which option makes it so: models
+of the same makers are served by many, so the name of the server does not tell."""
 _MAX_REFUSALS = 5
 _ERROR_BODY_LIMIT = 1_000_000
 _DRAIN_S = 0.25
@@ -204,14 +221,22 @@ class OpenAICompatibleProvider(Provider):
         return self._encoder.encode(request, stream=self._endpoint.stream, extra=self._endpoint.extra)
 
     def _adapt(self, model: str, encoded: EncodedRequest, status: int, body: bytes) -> None:
-        """Take note of an optional field that the server refused.
+        """Take note of an optional field that the server refused, or of the shape of messages that it wants.
 
         Raises:
-            Adapted: There is one; the request makes sense without it.
+            Adapted: There is one; the request can be sent again, otherwise.
         """
+        if status in {400, 422}:
+            self._adapt_shape(body.decode("utf-8", "replace"))
         notice = self._rejected.learn(model, encoded.fields, status, body)
         if notice is not None:
             raise Adapted(notice)
+
+    def _adapt_shape(self, said: str) -> None:
+        for pattern, option, wish in _SHAPES:
+            if pattern.search(said) and not getattr(self._encoder.options, option):
+                self._encoder.learn(**{option: True})
+                raise Adapted(f"{self.server} {wish}; the conversation is sent again so.")
 
     def _error(self, response: Response, body: bytes, model: str) -> ProviderError:
         if 300 <= response.status_code < 400:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from aar.protocol.messages import (
@@ -27,11 +27,13 @@ from aar.protocol.tool import ToolSpec
 from aar.providers.base import ProviderRequest
 from aar.providers.openai_reasoning import unseal
 
-ReasoningStyle = Literal["effort", "openrouter", "template", "thinking", "none"]
+ReasoningStyle = Literal["effort", "openrouter", "template", "thinking", "thinking_effort", "none"]
 """How a server is told to think: ``reasoning_effort``, OpenRouter's ``reasoning`` object,
-``chat_template_kwargs`` (vLLM, llama.cpp), DeepSeek's ``thinking`` switch, or not at all."""
+``chat_template_kwargs`` (vLLM, llama.cpp), a ``thinking`` switch (Kimi, GLM), both the switch and the effort
+(DeepSeek), or not at all."""
 
 _BUDGETS = ((1, "none"), (2_000, "minimal"), (6_000, "low"), (20_000, "medium"))
+_BRIDGE = "I have the results."
 _KEPT_REQUESTS = 256
 _KEPT_CONVERSATIONS = 8
 
@@ -47,6 +49,10 @@ class WireOptions:
         cache_key: Whether ``prompt_cache_key`` is understood.
         short_ids: Whether ids of tool calls must be nine letters and digits (Mistral).
         top_effort: What ``max`` is called here.
+        stream_options: Whether usage must be, and may be, asked for in a stream.
+        fill_reasoning: Whether each earlier tool call must come with ``reasoning_content``, be it empty, as
+            is so of DeepSeek and Kimi when they think.
+        bridge_tools: Whether an answer must stand between a tool's result and what the user says (Mistral).
     """
 
     server: str
@@ -55,6 +61,9 @@ class WireOptions:
     cache_key: bool = False
     short_ids: bool = False
     top_effort: str = "high"
+    stream_options: bool = True
+    fill_reasoning: bool = False
+    bridge_tools: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +180,11 @@ class RequestEncoder:
         """Return what stands before the conversation."""
         return [to_json({"model": request.model})[:-1], b',"messages":[']
 
+    def learn(self, **options: bool) -> None:
+        """Change the dialect, as the server has shown that it needs another; all is encoded anew."""
+        self.options = replace(self.options, **options)
+        self.clear()
+
     def clear(self) -> None:
         """Forget all messages."""
         self._messages.clear()
@@ -179,7 +193,7 @@ class RequestEncoder:
 
     def _fields(self, request: ProviderRequest, *, stream: bool) -> dict[str, Any]:
         fields: dict[str, Any] = {"stream": stream}
-        if stream:
+        if stream and self.options.stream_options:
             fields["stream_options"] = {"include_usage": True}
         if request.max_output_tokens is not None:
             fields[self.options.max_tokens_field] = request.max_output_tokens
@@ -274,6 +288,8 @@ class RequestEncoder:
                 content.append(TextBlock(text=resource_text(block)))
             elif isinstance(block, TextBlock | ImageBlock):
                 content.append(block)
+        if content and wire and self.options.bridge_tools:
+            wire.append({"role": "assistant", "content": _BRIDGE})
         if content:
             wire.append({"role": "user", "content": _content(content)})
         return wire
@@ -286,6 +302,8 @@ class RequestEncoder:
         calls = [self._call(block) for block in message.tool_uses]
         if calls:
             wire["tool_calls"] = calls
+            if self.options.fill_reasoning:
+                wire.setdefault("reasoning_content", "")
         return [wire] if calls or wire["content"] else []
 
     def _call(self, block: ToolUseBlock) -> dict[str, Any]:
@@ -374,9 +392,12 @@ def _reasoning(options: WireOptions, level: str | int) -> dict[str, Any]:
             return {"reasoning": {"max_tokens": level}}
         return {"reasoning": {"enabled": False} if effort == "none" else {"effort": effort}}
     if style == "template":
-        return {"chat_template_kwargs": {"enable_thinking": effort != "none"}}
-    if style == "thinking":
-        return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+        # Templates take what they know: Qwen's the switch, gpt-oss's the effort.
+        told: dict[str, Any] = {"enable_thinking": effort != "none"}
+        return {"chat_template_kwargs": told if effort == "none" else {**told, "reasoning_effort": effort}}
+    if style in {"thinking", "thinking_effort"}:
+        switch = {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+        return switch if effort == "none" or style == "thinking" else {**switch, "reasoning_effort": effort}
     return {}
 
 

@@ -25,6 +25,10 @@ class Preset:
         reasoning: How it is told to think.
         cache_key: Whether it takes ``prompt_cache_key``.
         short_ids: Whether ids of tool calls must be nine letters and digits.
+        top_effort: What the reasoning level ``max`` is called.
+        stream_options: Whether usage in a stream is to be asked for; Mistral tells it unasked.
+        fill_reasoning: Whether earlier tool calls must come with ``reasoning_content``, be it empty.
+        bridge_tools: Whether an answer must stand between a tool's result and what the user says.
     """
 
     name: str
@@ -36,6 +40,10 @@ class Preset:
     reasoning: ReasoningStyle = "effort"
     cache_key: bool = False
     short_ids: bool = False
+    top_effort: str = "high"
+    stream_options: bool = True
+    fill_reasoning: bool = False
+    bridge_tools: bool = False
 
 
 _ALL = (
@@ -70,13 +78,16 @@ _ALL = (
         key_names=("OPENROUTER_API_KEY",),
         hosts=("openrouter.ai",),
         reasoning="openrouter",
+        top_effort="xhigh",
     ),
     Preset(
         "deepseek",
         base_url="https://api.deepseek.com",
         key_names=("DEEPSEEK_API_KEY",),
         hosts=("api.deepseek.com",),
-        reasoning="thinking",
+        reasoning="thinking_effort",
+        top_effort="max",
+        fill_reasoning=True,
     ),
     Preset(
         "groq",
@@ -90,8 +101,31 @@ _ALL = (
         base_url="https://api.mistral.ai/v1",
         key_names=("MISTRAL_API_KEY",),
         hosts=("api.mistral.ai",),
-        reasoning="none",
         short_ids=True,
+        stream_options=False,
+        bridge_tools=True,
+    ),
+    Preset(
+        "moonshot",
+        base_url="https://api.moonshot.ai/v1",
+        key_names=("MOONSHOT_API_KEY",),
+        hosts=("api.moonshot.ai", "api.moonshot.cn"),
+        reasoning="thinking",
+        fill_reasoning=True,
+    ),
+    Preset(
+        "zai",
+        base_url="https://api.z.ai/api/paas/v4",
+        key_names=("ZAI_API_KEY",),
+        hosts=("api.z.ai",),
+        reasoning="thinking",
+    ),
+    Preset(
+        "cerebras",
+        base_url="https://api.cerebras.ai/v1",
+        key_names=("CEREBRAS_API_KEY",),
+        hosts=("api.cerebras.ai",),
+        max_tokens_field="max_completion_tokens",
     ),
     Preset("xai", base_url="https://api.x.ai/v1", key_names=("XAI_API_KEY",), hosts=("api.x.ai",)),
     Preset(
@@ -122,6 +156,8 @@ ALIASES = {
     "llama.cpp": "llamacpp",
     "llama-cpp": "llamacpp",
     "x-ai": "xai",
+    "kimi": "moonshot",
+    "z-ai": "zai",
     "google": "gemini",
 }
 """Other spellings of provider names."""
