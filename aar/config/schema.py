@@ -171,7 +171,7 @@ class SandboxConfig(Section):
     mode: Wall = "auto"
     """Which wall; ``auto`` takes the strongest that works here."""
     allow_domains: tuple[str, ...] = ()
-    """Hosts that commands may reach."""
+    """Hosts that commands may reach: HOST, *.HOST, HOST:PORT, or pypi, npm, crates, go, github."""
     readable: tuple[str, ...] = ()
     """Paths that may be read although they look secret."""
     writable: tuple[str, ...] = ()
@@ -182,8 +182,14 @@ class SandboxConfig(Section):
     """More paths that may not be read."""
     memory_mb: NonNegativeInt = 0
     """Address space of a command in MiB; 0: no limit."""
-    processes: NonNegativeInt = 0
-    """Processes of a command; 0: no limit."""
+    processes: NonNegativeInt = 4096
+    """Processes and threads of a command; 0: no limit."""
+    cpu_seconds: NonNegativeInt = 0
+    """Processor seconds of each process of a command; 0: no limit."""
+    file_mb: NonNegativeInt = 20_000
+    """Largest file that a command may write, in MiB; 0: no limit."""
+    shared_caches: bool = True
+    """Whether commands may write the caches of pip, npm, cargo … in your home; else they get empty ones."""
 
 
 class ToolSettings(Section):

@@ -125,6 +125,23 @@ class SpawnRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockedHost:
+    """A connection that the wall refused.
+
+    Attributes:
+        host: The host, made harmless; at most 253 characters.
+        port: Its port.
+        reason: Why, in words.
+        rule: What ``allow_domains`` would need; ``None`` when nothing allows it.
+    """
+
+    host: str
+    port: int
+    reason: str
+    rule: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class SpawnResult:
     """How a process ended.
 
@@ -137,6 +154,8 @@ class SpawnResult:
         timed_out: Whether the tree was killed for time.
         duration_s: Wall-clock seconds.
         wall: Name of the wall that held (``bubblewrap``, ``landlock``, ``none`` …).
+        notices: What the wall did, in sentences (a change that was undone); they end ``output`` too.
+        blocked: Hosts that were refused meanwhile, with the rule that would allow each.
     """
 
     output: bytes
@@ -147,6 +166,8 @@ class SpawnResult:
     timed_out: bool
     duration_s: float
     wall: str
+    notices: tuple[str, ...] = ()
+    blocked: tuple[BlockedHost, ...] = ()
 
 
 class Process(Protocol):

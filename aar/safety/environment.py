@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from aar.safety.sandbox.caches import cache_variables
+
 _ALLOWED = frozenset(
     [
         "PATH",
@@ -159,6 +161,8 @@ def child_environment(
     kind: Kind = "tool",
     *,
     temp: Path | None = None,
+    home: Path | None = None,
+    shared_caches: bool = True,
     additions: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Return the environment of a new process.
@@ -170,6 +174,8 @@ def child_environment(
         environ: Environment of aar.
         kind: As in `SpawnRequest`.
         temp: Private folder for temporary files; without it ``TMPDIR`` stays the user's.
+        home: The user's home, to find the caches of package managers; without it they are left alone.
+        shared_caches: Whether caches that are there are used; else all are moved into ``temp``.
         additions: More variables.
     """
     env = {name: value for name, value in environ.items() if _passes(name, kind)}
@@ -179,8 +185,8 @@ def child_environment(
         env["TERM"] = "dumb"
         if temp is not None:
             env["TMPDIR"] = str(temp)
-            # The usual place is outside the wall, and go refuses to build without one.
-            env["GOCACHE"] = str(temp / "go-build")
+            if home is not None:
+                env |= cache_variables(environ, home, temp, every=not shared_caches)
         elif "TMPDIR" in environ:
             env["TMPDIR"] = environ["TMPDIR"]
     env |= additions or {}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from aar.config.schema import SandboxConfig
+from aar.protocol.errors import SandboxError
 from aar.protocol.ports import SpawnRequest, SpawnResult
 from aar.safety.spawn import ProcessSpawner
 
@@ -27,14 +28,27 @@ def bare(workspace: Path) -> Iterator[ProcessSpawner]:
     spawner.close()
 
 
-@pytest.fixture
-def walled(workspace: Path) -> Iterator[ProcessSpawner]:
-    """A spawner behind the strongest wall; skips where the kernel has none."""
-    spawner = ProcessSpawner(workspace)
-    status = spawner.status()
+WALLS = ("bubblewrap", "landlock")
+"""Walls that this kind of machine can raise."""
+
+
+def raise_wall(spawner: ProcessSpawner) -> ProcessSpawner:
+    """Return ``spawner`` with its wall up; skips where that cannot be."""
+    try:
+        status = spawner.status()
+    except SandboxError as error:
+        spawner.close()
+        pytest.skip(str(error))
     if not status.enforced:
         spawner.close()
         pytest.skip("no wall here: " + " ".join(status.reasons))
+    return spawner
+
+
+@pytest.fixture(params=WALLS)
+def walled(request: pytest.FixtureRequest, workspace: Path) -> Iterator[ProcessSpawner]:
+    """A spawner behind each wall in turn; skips where the kernel has none."""
+    spawner = raise_wall(ProcessSpawner(workspace, SandboxConfig(mode=request.param)))
     yield spawner
     spawner.close()
 

@@ -42,10 +42,21 @@ def test_none_is_no_wall_and_says_so(plan: Plan) -> None:
     assert status.gaps
 
 
-@pytest.mark.parametrize("mode", ["bubblewrap", "seatbelt"])
-def test_a_wall_that_this_version_lacks_is_refused(plan: Plan, mode: str) -> None:
-    with pytest.raises(SandboxError, match="not available in this version"):
+def test_a_wall_of_another_system_is_refused_with_the_reason(plan: Plan) -> None:
+    with pytest.raises(SandboxError, match="needs macOS"):
+        choose_wall(SandboxConfig(mode="seatbelt"), plan, lambda _: HOLDS)
+
+
+@pytest.mark.parametrize("mode", ["bubblewrap", "landlock"])
+def test_linux_below_windows_is_refused_with_the_reason(
+    plan: Plan, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("bubblewrap", "landlock"):
+        monkeypatch.setattr(f"aar.safety.sandbox.{module}.windows_subsystem", lambda: True)
+    with pytest.raises(SandboxError, match="WSL"):
         choose_wall(SandboxConfig(mode=mode), plan, lambda _: HOLDS)  # type: ignore[arg-type]
+    _, status = choose_wall(SandboxConfig(mode="auto"), plan, lambda _: HOLDS)
+    assert not status.enforced
 
 
 BROKEN = {
@@ -73,7 +84,7 @@ def test_without_a_network_namespace_sockets_are_denied_instead(plan: Plan) -> N
     def prober(fence: Fence) -> Probe:
         return Probe("unshare(net): Operation not permitted") if fence.steps["private_network"] else HOLDS
 
-    wall, status = choose_wall(SandboxConfig(mode="auto"), plan, prober)
+    wall, status = choose_wall(SandboxConfig(mode="landlock"), plan, prober)
     assert wall is not None
     assert (status.name, status.enforced) == ("landlock", True)
     assert any("unshare(net)" in reason for reason in status.reasons)
@@ -83,6 +94,8 @@ def test_without_a_network_namespace_sockets_are_denied_instead(plan: Plan) -> N
 
 def test_a_machine_without_landlock_tells_why(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aar.safety.sandbox.landlock.abi_version", lambda: 0)
+    monkeypatch.setattr("aar.safety.sandbox.bubblewrap._USUAL", Path("/absent/bwrap"))
+    monkeypatch.setenv("PATH", "/absent")
     assert "not in this kernel" in (LandlockWall(plan).missing() or "")
     monkeypatch.setattr("sys.platform", "darwin")
     assert "needs Linux" in (LandlockWall(plan).missing() or "")
@@ -99,7 +112,7 @@ async def test_the_wall_holds_without_a_network_namespace_too(
             self._private_network = False
 
     monkeypatch.setitem(choose.LADDER, "landlock", Poorer)
-    spawner = ProcessSpawner(workspace)
+    spawner = ProcessSpawner(workspace, SandboxConfig(mode="landlock"))
     try:
         if not spawner.status().enforced:
             pytest.skip("no wall here")

@@ -103,7 +103,7 @@ async def test_the_workspace_and_the_private_folder_can_be_used_in_full(
     result = await python(walled, code, workspace)
     assert result.output.decode().strip() == str(walled.temp_folder)
     assert result.exit_code == 0
-    assert result.wall == "landlock"
+    assert result.wall == walled.wall
 
 
 async def test_a_granted_folder_can_be_written(
@@ -140,7 +140,7 @@ async def test_secrets_of_the_home_are_not_read_but_its_other_files_are(
             pytest.skip("no wall here")
         for name in [*secrets, "way/id_rsa"]:
             result = await shell(spawner, f"cat {home / name}", workspace)
-            assert b"Permission denied" in result.output, name
+            assert b"ermission denied" in result.output, name
         for name in (".gitconfig", ".config/other/file"):
             assert (await shell(spawner, f"cat {home / name}", workspace)).output == b"content"
     finally:
@@ -186,7 +186,8 @@ async def test_other_processes_are_neither_read_nor_signalled(
             workspace,
         )
         assert b"hidden" not in result.output
-        assert result.output.count(b"ermission denied") >= 3
+        missing = result.output.count(b"No such file")  # in a pid namespace they are not even there
+        assert result.output.count(b"ermission denied") + missing >= 3
         assert b"refused" in result.output
         assert other.poll() is None
     finally:
@@ -329,7 +330,8 @@ async def test_git_works_in_a_worktree(tmp_path: Path) -> None:
             spawner, f"echo 1 > a && git add a && {COMMIT} && git status -s", tmp_path / "tree"
         )
         assert result.exit_code == 0, result.output
-        assert (await shell(spawner, f"echo x > {main}/stolen", tmp_path / "tree")).exit_code != 0
+        await shell(spawner, f"echo x > {main}/stolen", tmp_path / "tree")
+        assert not (main / "stolen").exists()
     finally:
         spawner.close()
 
@@ -342,7 +344,8 @@ async def test_a_forged_git_file_opens_nothing(workspace: Path, outside: Path) -
     try:
         if not spawner.status().enforced:
             pytest.skip("no wall here")
-        assert (await shell(spawner, f"echo x > {outside}/file", workspace)).exit_code != 0
+        await shell(spawner, f"echo x > {outside}/file", workspace)
+        assert (outside / "file").read_text() == "kept"
     finally:
         spawner.close()
 

@@ -19,11 +19,13 @@ class Limits:
         writable: Folders that may be written, besides the workspace.
         read_only: Whether the workspace may not be written either.
         network: Whether the network may be used.
+        git_config: Whether ``.git/config`` may be written; what it may execute is compared afterwards.
     """
 
     writable: tuple[Path, ...] = ()
     read_only: bool = False
     network: bool = False
+    git_config: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +33,18 @@ class Fence:
     """What the spawn server puts around one process.
 
     Attributes:
-        steps: The ``wall`` object of the server's request (see ``spawn_server.raise_wall``).
+        steps: The ``wall`` object of the server's request (see `aar.safety.spawn_server.walls`).
         ruleset: Landlock ruleset that is handed over, or ``None``. It stays the wall's.
         prefix: Words put before the command's own (a wall that is a program).
+        masks: Absent paths that must be empty folders while the process runs.
+        guarded: Paths that are compared after it, because the wall lets them be written.
     """
 
     steps: Mapping[str, object] = field(default_factory=dict[str, object])
     ruleset: int | None = None
     prefix: tuple[str, ...] = ()
+    masks: tuple[Path, ...] = ()
+    guarded: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,11 @@ class Plan:
         home: The user's home.
         secrets: Paths that may not be read.
         protected: Paths in the workspace that commands should not write.
+        git_folders: Git folders of the workspace and of the added folders.
+        readable: Paths that may be read although they look secret.
+        caches: Folders in the home where package managers keep what they have fetched.
+        blank: Folder with the empty file ``file`` and the empty folder ``folder``, neither to be opened, and
+            the empty folder ``mask``, which may be listed.
     """
 
     workspace: Path
@@ -75,6 +86,10 @@ class Plan:
     home: Path
     secrets: tuple[Path, ...]
     protected: tuple[Path, ...] = ()
+    git_folders: tuple[Path, ...] = ()
+    caches: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    blank: Path = Path("/nonexistent")
 
 
 class Wall(Protocol):
@@ -105,6 +120,19 @@ class Wall(Protocol):
         Raises:
             SandboxError: It cannot be made.
         """
+        ...
+
+    def mask_words(self, path: Path) -> list[str]:
+        """Return the arguments that make one of `Fence.masks` read-only; they come after the fence's own."""
+        ...
+
+    @property
+    def slow(self) -> bool:
+        """Whether `refresh` should run in a thread before the next fence."""
+        ...
+
+    def refresh(self) -> None:
+        """Look at what fences depend on. Thread-safe."""
         ...
 
     def weaken(self, probe: Probe) -> bool:

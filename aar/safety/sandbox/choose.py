@@ -12,18 +12,25 @@ from collections.abc import Callable
 from aar.config.schema import SandboxConfig
 from aar.protocol.errors import SandboxError
 from aar.safety.sandbox.base import Fence, Limits, Plan, Probe, Wall, WallStatus
+from aar.safety.sandbox.bubblewrap import BubblewrapWall
 from aar.safety.sandbox.landlock import LandlockWall
+from aar.safety.sandbox.seatbelt import SeatbeltWall
 
 Prober = Callable[[Fence], Probe]
 """Runs the preflight inside a fence; blocks, for some milliseconds."""
 
-LADDER: dict[str, Callable[[Plan], Wall]] = {"landlock": LandlockWall}
-"""Walls of this version by name, the strongest first."""
-
-_NOT_YET = {
-    "bubblewrap": "The bubblewrap wall is not available in this version; set [sandbox] mode = auto.",
-    "seatbelt": "The seatbelt wall is not available in this version, and needs macOS.",
+LADDER: dict[str, Callable[[Plan], Wall]] = {
+    "bubblewrap": BubblewrapWall,
+    "landlock": LandlockWall,
+    "seatbelt": SeatbeltWall,
 }
+"""Walls by name, the strongest first.
+
+There is no wall of aar's own user and mount namespace between the first two: it would be a second version
+of what bubblewrap does, and where bubblewrap fails namespaces are usually forbidden altogether (or allowed to
+its path alone).
+"""
+
 _OPEN_GAPS = ("commands run with all your rights: files, network and processes are not protected",)
 
 
@@ -35,8 +42,6 @@ def choose_wall(config: SandboxConfig, plan: Plan, prober: Prober) -> tuple[Wall
     """
     if config.mode == "none":
         return None, WallStatus("none", False, ("Turned off by [sandbox] mode = none.",), (), _OPEN_GAPS)
-    if config.mode in _NOT_YET:
-        raise SandboxError(_NOT_YET[config.mode])
     names = list(LADDER) if config.mode == "auto" else [config.mode]
     reasons: list[str] = []
     for name in names:
@@ -51,8 +56,10 @@ def choose_wall(config: SandboxConfig, plan: Plan, prober: Prober) -> tuple[Wall
             f"The {config.mode} wall does not work here: {' '.join(reasons)} "
             "Choose another [sandbox] mode, or none to run without."
         )
-    if sys.platform != "linux":
-        reasons.append(f"No wall of this version works on {sys.platform}.")
+    if sys.platform == "win32":
+        reasons.append(
+            "Windows: job objects and low integrity do not hide files, so aar claims no wall there."
+        )
     return None, WallStatus("none", False, tuple(reasons), (), _OPEN_GAPS)
 
 

@@ -16,10 +16,13 @@ import stat
 import struct
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from aar.protocol.errors import SandboxError
 from aar.safety.sandbox.base import CAP_DAC_OVERRIDE, Fence, Limits, Plan, Probe
+from aar.safety.sandbox.bubblewrap import windows_subsystem
+from aar.safety.sandbox.layout import everything
 from aar.safety.sandbox.seccomp import build_filter
 
 _CREATE_RULESET, _ADD_RULE = 444, 445
@@ -142,7 +145,9 @@ class LandlockWall:
         """What it does not hold."""
         gaps = [
             "chmod, chown, time stamps and extended attributes of your own files outside the workspace",
-            "protected paths inside the workspace (such as .git/hooks) can be written",
+            "protected paths inside the workspace (such as .git/hooks) can be written while a command runs; "
+            "afterwards they are compared and changes are undone",
+            "package caches are shared with your own tools, which may use what a command leaves there",
             "secret files inside the workspace (such as .env) can be read by commands",
             "names of files in secret folders can be listed",
             "sockets of services (such as Docker's) can be reached where their file mode allows it",
@@ -164,6 +169,8 @@ class LandlockWall:
         """Return why this machine cannot have it."""
         if sys.platform != "linux":
             return f"Landlock needs Linux, this is {sys.platform}."
+        if windows_subsystem():
+            return "Landlock: this is Linux below Windows (WSL), whose programs run past any wall."
         if self._filters[False] is None:
             return f"Landlock: no system call table for {platform.machine()}."
         if self._abi < 1:
@@ -178,9 +185,11 @@ class LandlockWall:
         steps: dict[str, object] = {"private_network": private, "seccomp": program.decode("latin-1")}
         # Also a user who is not root may hold some, and has all of them in an own user namespace.
         steps["keep_capabilities"] = self._kept_capabilities()
-        if limits not in self._rulesets:
-            self._rulesets[limits] = self._make(limits, tcp=internet)
-        return Fence(steps, self._rulesets[limits].fd)
+        key = replace(limits, git_config=False)
+        if key not in self._rulesets:
+            self._rulesets[key] = self._make(key, tcp=internet)
+        guarded = everything(self._plan, limits, ())
+        return Fence(steps, self._rulesets[key].fd, guarded=guarded)
 
     def weaken(self, probe: Probe) -> bool:
         """Without a network namespace, internet sockets are denied as a whole."""
@@ -189,6 +198,18 @@ class LandlockWall:
         self._private_network = False
         self.close()
         return True
+
+    def mask_words(self, path: Path) -> list[str]:
+        """Nothing: this wall has no masks."""
+        return []
+
+    @property
+    def slow(self) -> bool:
+        """It looks at nothing that could be large."""
+        return False
+
+    def refresh(self) -> None:
+        """Nothing to look at."""
 
     def close(self) -> None:
         """Close all rulesets."""
@@ -217,7 +238,7 @@ class LandlockWall:
         ruleset.allow("/", READ_DIR)
         ruleset.allow_around(Path("/"), _READ, outer)
         ruleset.allow(plan.workspace, _READ) if not self._home_is_workspace() else None
-        folders = [plan.temp, *limits.writable]
+        folders = [plan.temp, *plan.caches, *limits.writable]
         if not limits.read_only:
             folders += [plan.workspace, *plan.writable]
         for folder in folders:

@@ -1,0 +1,224 @@
+"""The bubblewrap wall: a private view of the file system, namespaces for the rest, and the seccomp filter.
+
+bubblewrap (https://github.com/containers/bubblewrap) puts mounts together in the order of its arguments,
+so that what must win comes last: first everything read-only, then what may be written, then what is protected
+inside of that, then what is hidden. The network namespace is the session's own (see
+`aar.safety.spawn_server.network`), or one for each command where that cannot be made.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+
+from aar.safety.sandbox.base import Fence, Limits, Plan, Probe
+from aar.safety.sandbox.layout import Protection, protect
+from aar.safety.sandbox.scan import WorkspaceScan
+from aar.safety.sandbox.seccomp import build_filter
+
+_USUAL = Path("/usr/bin/bwrap")
+"""Taken first: some distributions let only this path make user namespaces."""
+_SHARED_MEMORY_BYTES = 1 << 30
+_SYSTEM_OF_RUN = ("/run/current-system", "/run/opengl-driver", "/run/wrappers", "/run/systemd/resolve")
+"""What programs of some distributions need of ``/run``; the rest of it is sockets of services."""
+_SOCKETS = ("/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket")
+_HOME_SOCKETS = (
+    ".docker/run",
+    ".docker/desktop",
+    ".colima",
+    ".orbstack/run",
+    ".local/share/containers/podman/machine",
+)
+
+
+def windows_subsystem() -> bool:
+    """Return whether this Linux runs below Windows, whose programs can be started past any wall."""
+    try:
+        return "microsoft" in Path("/proc/sys/kernel/osrelease").read_text().lower()
+    except OSError:
+        return False
+
+
+class BubblewrapWall:
+    """See the module."""
+
+    name = "bubblewrap"
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._program = str(_USUAL) if _USUAL.exists() else shutil.which("bwrap")
+        self._filter = build_filter(internet=True)
+        self._session_network = True
+        self._own_proc = True
+        self.scan = WorkspaceScan(plan.workspace, plan.readable)
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """What it holds."""
+        lone = "a network of loopback only, and allowed domains through aar's proxy"
+        return (
+            "everything outside the workspace, added folders, /tmp and package caches is read-only",
+            f"{len(self._plan.secrets)} secret paths, and secret files in the workspace, are not read",
+            "protected paths of the workspace are not written, nor made",
+            f"network off: {lone if self._session_network else 'each command has loopback only'}",
+            "processes outside are not seen; /tmp, /dev, /run and shared memory are its own",
+            "no capabilities, no new namespaces, no system calls that the seccomp filter denies",
+        )
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What it does not hold."""
+        gaps = [
+            "package caches are shared with your own tools, which may use what a command leaves there",
+            "secret files in the workspace whose content git has committed can be read",
+            "sockets of services outside /run and /tmp can be reached where their file mode allows it",
+            "git repositories that a command makes itself are not protected",
+        ]
+        if not self.scan.findings().whole:
+            gaps.append("the workspace is large: secret files and git folders deep inside may be overlooked")
+        if not self._session_network:
+            gaps.append("no shared network: commands do not reach each other, and no domain can be allowed")
+        if not self._own_proc:
+            gaps.append("/proc is the machine's: names of other processes are seen")
+        return tuple(gaps)
+
+    def missing(self) -> str | None:
+        """Return why this machine cannot have it."""
+        if sys.platform != "linux":
+            return f"bubblewrap needs Linux, this is {sys.platform}."
+        if windows_subsystem():
+            return "bubblewrap: this is Linux below Windows (WSL), whose programs run past any wall."
+        if self._program is None:
+            return "bubblewrap is not installed (package bubblewrap, program bwrap)."
+        if self._filter is None:
+            return f"bubblewrap: no system call table for {platform.machine()}."
+        if os.geteuid() == 0 and _owner(self._plan.workspace) != 0:
+            return "bubblewrap: root has no rights inside, and the workspace belongs to another user."
+        return None
+
+    def fence(self, limits: Limits) -> Fence:
+        """Return the arguments for ``limits`` as the file system is now."""
+        session = self._session_network and not limits.network
+        findings = self.scan.findings()
+        protection = protect(self._plan, limits, findings.git_folders)
+        words = [str(self._program), *self._namespaces(limits, session), *self._system()]
+        words += self._writable(limits)
+        words += self._protected(protection)
+        words += self._hidden(findings.secrets)
+        steps: dict[str, object] = {
+            "private_network": session,
+            "bubblewrap": words,
+            "filter": (self._filter or b"").decode("latin-1"),
+        }
+        return Fence(steps, None, (), tuple(protection.absent), tuple(protection.guarded))
+
+    def weaken(self, probe: Probe) -> bool:
+        """Give up the session's network, then the own ``/proc``: containers often forbid one of them."""
+        if probe.error is None:
+            return False
+        if self._session_network and (
+            "namespace" in probe.error or "network" in probe.error or "setns" in probe.error
+        ):
+            self._session_network = False
+            return True
+        if self._own_proc and "proc" in probe.error:
+            self._own_proc = False
+            return True
+        return False
+
+    def mask_words(self, path: Path) -> list[str]:
+        """Return what binds an empty read-only folder over ``path``."""
+        return ["--ro-bind", str(self._plan.blank / "mask"), str(path)]
+
+    @property
+    def slow(self) -> bool:
+        """Whether the next look through the workspace may take long."""
+        return self.scan.slow
+
+    def refresh(self) -> None:
+        """Look through the workspace."""
+        self.scan.findings()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    @staticmethod
+    def _namespaces(limits: Limits, session: bool) -> list[str]:
+        words = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+        if not session and not limits.network:
+            words.append("--unshare-net")
+        # Without the last, bubblewrap leaves root its capabilities.
+        return [*words, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+
+    def _system(self) -> list[str]:
+        words = ["--ro-bind", "/", "/", "--dev", "/dev"]
+        words += ["--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
+        words += ["--proc", "/proc"] if self._own_proc else []
+        words += ["--tmpfs", "/run"]
+        for name in _SYSTEM_OF_RUN:
+            words += ["--ro-bind-try", name, name]
+        temp = str(self._plan.temp)
+        words += ["--bind", temp, "/tmp", "--bind", temp, "/var/tmp"]  # noqa: S108
+        for folder in self._uncovered():
+            words += ["--ro-bind", str(folder), str(folder)]
+        return words
+
+    def _uncovered(self) -> list[Path]:
+        """Return folders that must be seen although they lie where everything is replaced."""
+        wanted = [self._plan.home, Path(sys.prefix), Path(sys.base_prefix)]
+        replaced = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108
+        inside = [
+            path for path in wanted if path.is_dir() and any(path.is_relative_to(top) for top in replaced)
+        ]
+        return [path for path in dict.fromkeys(inside) if path not in replaced]
+
+    def _writable(self, limits: Limits) -> list[str]:
+        plan = self._plan
+        kind = "--ro-bind" if limits.read_only else "--bind"
+        chosen = dict.fromkeys((plan.workspace, *plan.writable), kind)
+        chosen |= dict.fromkeys((*plan.caches, plan.temp), "--bind")
+        chosen |= dict.fromkeys(limits.writable, "--bind")
+        words: list[str] = []
+        for path in sorted(chosen, key=lambda path: len(path.parts)):
+            if path.exists():
+                words += [chosen[path], str(path), str(path)]
+        return [*words, "--remount-ro", "/run"]
+
+    def _protected(self, protection: Protection) -> list[str]:
+        words: list[str] = []
+        for path in sorted(protection.anchors, key=lambda path: len(path.parts)):
+            words += ["--bind", str(path), str(path)]
+        for path in protection.read_only:
+            words += ["--ro-bind", str(path), str(path)]
+        return words
+
+    def _hidden(self, found: tuple[Path, ...]) -> list[str]:
+        plan = self._plan
+        sockets = [Path(name) for name in _SOCKETS] + [plan.home / name for name in _HOME_SOCKETS]
+        words: list[str] = []
+        done: list[Path] = []
+        for path in sorted({*plan.secrets, *found, *sockets}):
+            if any(path.is_relative_to(top) for top in done) or not path.exists() or path != path.resolve():
+                continue
+            if not self._reaches(path):
+                continue
+            done.append(path)
+            words += ["--ro-bind", str(plan.blank / ("folder" if path.is_dir() else "file")), str(path)]
+        return words
+
+    def _reaches(self, path: Path) -> bool:
+        """Return whether ``path`` is there inside at all."""
+        shown = (self._plan.workspace, *self._plan.writable, self._plan.home)
+        if any(path.is_relative_to(top) for top in ("/tmp", "/var/tmp", "/run")):  # noqa: S108
+            return any(path.is_relative_to(top) for top in shown)
+        return True
+
+
+def _owner(path: Path) -> int:
+    try:
+        return path.stat().st_uid
+    except OSError:
+        return 0

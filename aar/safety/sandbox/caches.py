@@ -1,0 +1,67 @@
+"""Folders where package managers keep what they have fetched.
+
+A folder that is there may be written by commands; for one that is not, the program is pointed into the
+private folder by its variable. So the home is never opened, and nothing is made in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One cache.
+
+    Attributes:
+        usual: Where it is, relative to the home.
+        variable: What moves it.
+        inner: Parts of it that are opened; empty: all of it.
+    """
+
+    usual: str
+    variable: str
+    inner: tuple[str, ...] = ()
+
+
+CACHES = (
+    Cache(".cache/pip", "PIP_CACHE_DIR"),
+    Cache(".cache/uv", "UV_CACHE_DIR"),
+    Cache(".npm", "npm_config_cache"),
+    Cache(".cache/yarn", "YARN_CACHE_FOLDER"),
+    Cache(".cache/go-build", "GOCACHE"),
+    Cache("go/pkg/mod", "GOMODCACHE"),
+    Cache(".cache/pre-commit", "PRE_COMMIT_HOME"),
+    Cache(
+        ".cargo",
+        "CARGO_HOME",
+        ("registry", "git", ".package-cache", ".package-cache-mutate", ".global-cache"),
+    ),
+    Cache(".cache/ccache", "CCACHE_DIR"),
+    Cache(".gradle", "GRADLE_USER_HOME", ("caches", "wrapper", "daemon", "native")),
+)
+
+
+def cache_folders(environ: Mapping[str, str], home: Path) -> tuple[Path, ...]:
+    """Return what is there and may be written."""
+    found: list[Path] = []
+    for cache in CACHES:
+        top = _place(cache, environ, home)
+        parts = [top / name for name in cache.inner] if cache.inner else [top]
+        found += [path.resolve() for path in parts if path.exists()]
+    return tuple(found)
+
+
+def cache_variables(environ: Mapping[str, str], home: Path, temp: Path, *, every: bool) -> dict[str, str]:
+    """Return the variables for caches that are not there, or for all of them."""
+    return {
+        cache.variable: str(temp / "caches" / cache.usual.rpartition("/")[2])
+        for cache in CACHES
+        if every or not _place(cache, environ, home).exists()
+    }
+
+
+def _place(cache: Cache, environ: Mapping[str, str], home: Path) -> Path:
+    return Path(environ.get(cache.variable) or home / cache.usual)

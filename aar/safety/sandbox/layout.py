@@ -1,0 +1,144 @@
+"""From a session's plan to what a wall must do with each protected path (DESIGN 12)."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aar.safety.sandbox.base import Limits, Plan
+from aar.safety.sandbox.masks import is_mask
+
+_MAX_MODULES = 50
+
+
+@dataclass(slots=True)
+class Protection:
+    """What to do with the protected paths.
+
+    Attributes:
+        read_only: Paths that are there, to be bound read-only.
+        anchors: Folders above them, to be bound onto themselves: a mount point cannot be renamed.
+        absent: First missing part of each path that is not there.
+        guarded: Paths that no mount can protect, to be compared afterwards.
+    """
+
+    read_only: list[Path] = field(default_factory=list[Path])
+    anchors: list[Path] = field(default_factory=list[Path])
+    absent: list[Path] = field(default_factory=list[Path])
+    guarded: list[Path] = field(default_factory=list[Path])
+
+    def tidy(self) -> Protection:
+        """Return the same without repetitions."""
+        return Protection(*(list(dict.fromkeys(paths)) for paths in (
+            self.read_only, self.anchors, self.absent, self.guarded)))  # fmt: skip
+
+
+def protect(plan: Plan, limits: Limits, nested: Iterable[Path] = ()) -> Protection:
+    """Sort all protected paths by what can be done for them.
+
+    Args:
+        plan: The session.
+        limits: Of this command; a folder of ``writable`` in the workspace unlocks what is at or below it.
+        nested: Git folders deeper in the workspace.
+    """
+    found = Protection()
+    if limits.read_only:
+        return found
+    folders = [folder for top in (*plan.git_folders, *nested) for folder in (top, *_modules(top))]
+    bare = _is_empty(plan.workspace)
+    for path in plan.protected:
+        if not _is_of_git(path, plan) and not _unlocked(path, plan, limits):
+            _sort(path, _root_of(path, plan), found, mask=not bare)
+    for folder in folders:
+        _sort_git(folder, plan, limits, found)
+    link = plan.workspace / ".git"
+    if link.is_file():
+        _sort(link, plan.workspace, found, mask=False)
+    elif not link.exists():
+        found.guarded += [link / "hooks", link / "config"]
+    return found.tidy()
+
+
+def everything(plan: Plan, limits: Limits, nested: Iterable[Path] = ()) -> tuple[Path, ...]:
+    """Return all protected paths, for a wall that can only compare."""
+    found = protect(plan, limits, nested)
+    whole = (
+        [path for path in plan.protected if not _unlocked(path, plan, limits)] if not limits.read_only else []
+    )
+    return tuple(dict.fromkeys([*whole, *found.read_only, *found.guarded]))
+
+
+def _sort_git(folder: Path, plan: Plan, limits: Limits, found: Protection) -> None:
+    if not folder.is_dir():
+        return
+    root = _root_of(folder, plan)
+    if not _unlocked(folder / "hooks", plan, limits):
+        _sort(folder / "hooks", root, found, mask=True)
+    if _unlocked(folder / "config", plan, limits):
+        return
+    if limits.git_config:
+        found.guarded.append(folder / "config")
+        found.anchors += _between(root, folder / "config")
+    else:
+        _sort(folder / "config", root, found, mask=False)
+    found.guarded += [folder / "commondir", folder / "config.worktree"]
+
+
+def _sort(path: Path, root: Path, found: Protection, *, mask: bool) -> None:
+    """Put ``path`` where it belongs. ``root`` is a folder above it that cannot be replaced."""
+    steps = [*_between(root, path), path]
+    for step in steps:
+        try:
+            mode = step.lstat().st_mode
+        except OSError:
+            (found.absent if mask else found.guarded).append(step if mask else path)
+            return
+        if stat.S_ISLNK(mode) or (step != path and not stat.S_ISDIR(mode)):
+            found.guarded.append(path)
+            return
+        if is_mask(step):
+            (found.absent if mask else found.guarded).append(step)
+            return
+        (found.read_only if step == path else found.anchors).append(step)
+
+
+def _between(root: Path, path: Path) -> list[Path]:
+    """Return the folders below ``root`` and above ``path``, from the top."""
+    return [parent for parent in reversed(path.parents) if parent != root and parent.is_relative_to(root)]
+
+
+def _root_of(path: Path, plan: Plan) -> Path:
+    roots = [root for root in (plan.workspace, *plan.writable) if path.is_relative_to(root)]
+    return max(roots, key=lambda root: len(root.parts), default=path.parent)
+
+
+def _is_of_git(path: Path, plan: Plan) -> bool:
+    return path.is_relative_to(plan.workspace / ".git")
+
+
+def _unlocked(path: Path, plan: Plan, limits: Limits) -> bool:
+    inner = [
+        folder
+        for folder in limits.writable
+        if folder != plan.workspace and folder.is_relative_to(plan.workspace)
+    ]
+    return any(path.is_relative_to(folder) for folder in inner)
+
+
+def _modules(folder: Path) -> list[Path]:
+    """Return the git folders of submodules."""
+    try:
+        found = sorted((folder / "modules").iterdir())
+    except OSError:
+        return []
+    return [path for path in found[:_MAX_MODULES] if (path / "HEAD").is_file()]
+
+
+def _is_empty(folder: Path) -> bool:
+    """Masks in an empty folder would keep ``git clone … .`` from working; there everything is compared."""
+    try:
+        return all(is_mask(path) for path in folder.iterdir())
+    except OSError:
+        return False
