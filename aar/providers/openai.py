@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from aar.protocol.errors import ErrorKind, ProviderError
-from aar.providers.base import Delta, ProviderCapabilities, ProviderRequest
+from aar.providers.base import Delta, ProviderCapabilities, ProviderRequest, closing_stream
 from aar.providers.http_errors import error_kind_of, parse_body, read_error
 from aar.providers.openai_client import OpenAIClient, Refused, warm
 from aar.providers.openai_compatible import (
@@ -44,12 +44,17 @@ _OPTIONAL = (
     "max_output_tokens",
     "stream",
 )
-_FOREIGN_ITEMS = re.compile(r"invalid_encrypted_content|encrypted content .*could not|item (?:with id )?'rs_")
+_FOREIGN_ITEMS = re.compile(
+    r"invalid_encrypted_content|encrypted content .*could not|item (?:with id )?'rs_"
+    r"|reasoning (?:input )?items"
+)
 """How the server says that it cannot use what it (or another model) thought earlier."""
 
 
 class OpenAIProvider(OpenAICompatibleProvider):
     """Asks OpenAI, Azure, or a server that speaks the same wire."""
+
+    max_refusals = 5
 
     def __init__(
         self,
@@ -105,8 +110,9 @@ class OpenAIProvider(OpenAICompatibleProvider):
             yield Delta(
                 progress='The Responses API has no stop sequences; for them set [model] api = "chat".'
             )
-        async for delta in super().stream(request):
-            yield delta
+        async with closing_stream(super().stream(request)) as deltas:
+            async for delta in deltas:
+                yield delta
 
     async def _attempt(self, request: ProviderRequest, *, may_adapt: bool) -> AsyncGenerator[Delta]:
         encoded = self._encode(request)
@@ -159,13 +165,12 @@ class OpenAIProvider(OpenAICompatibleProvider):
             Adapted: It does.
         """
         status, body = response.status_code, response.content
-        self._adapt(model, encoded, status, body)
-        if self._api == "chat":
-            return
         info = read_error(parse_body(body))
-        if status in {400, 404} and model not in self._without_items and _FOREIGN_ITEMS.search(info.words):
+        foreign = self._api != "chat" and status in {400, 404} and _FOREIGN_ITEMS.search(info.words)
+        if foreign and model not in self._without_items:
             self._without_items.add(model)
             raise Adapted(f"{self.server} cannot use earlier thinking with {model}; it is left out.")
+        self._adapt(model, encoded, status, body)
         missing = status in {404, 405} and error_kind_of(status, info) is ErrorKind.INVALID_REQUEST
         if self._api == "auto" and not self._own_host and missing:
             self._api = "chat"

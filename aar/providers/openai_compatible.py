@@ -56,7 +56,6 @@ _SHAPES: tuple[tuple[re.Pattern[str], str, str], ...] = (
 )
 """What servers say of messages that are not of the shape that they want, and which option makes it so: models
 of the same makers are served by many, so the name of the server does not tell."""
-_MAX_REFUSALS = 5
 _ERROR_BODY_LIMIT = 1_000_000
 _DRAIN_S = 0.25
 
@@ -117,10 +116,12 @@ class OpenAICompatibleProvider(Provider):
     Attributes:
         chat_path: Where questions go, below the base address.
         optional: Fields without which a request still makes sense, in the order in which they are given up.
+        max_refusals: How often one question is asked again with other fields.
     """
 
     chat_path: ClassVar[str] = "/chat/completions"
     optional: ClassVar[tuple[str, ...]] = OPTIONAL
+    max_refusals: ClassVar[int] = 3
 
     def __init__(self, endpoint: Endpoint, describe: Callable[[str], ProviderCapabilities]) -> None:
         """Make the provider; nothing is opened before the first request.
@@ -161,7 +162,7 @@ class OpenAICompatibleProvider(Provider):
 
     async def stream(self, request: ProviderRequest) -> AsyncIterator[Delta]:
         """Ask, and yield the answer piece by piece."""
-        chances = _MAX_REFUSALS
+        chances = self.max_refusals
         while True:
             try:
                 async with aclosing(self._attempt(request, may_adapt=chances > 0)) as deltas:

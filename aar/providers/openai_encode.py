@@ -146,8 +146,6 @@ class RequestEncoder:
         *,
         stream: bool,
         extra: Mapping[str, Any] | None = None,
-        left_out: frozenset[str] = frozenset(),
-        renamed: Mapping[str, str] | None = None,
     ) -> EncodedRequest:
         """Return the body of ``request``.
 
@@ -155,19 +153,14 @@ class RequestEncoder:
             request: What to ask.
             stream: Whether the answer should come piece by piece.
             extra: Fields from the config; ``request.extra`` goes over them; a null removes a field.
-            left_out: Fields that this server does not take.
-            renamed: Fields that this server calls otherwise.
         """
         self._requests += 1
         fields = self._fields(request, stream=stream)
         for more in (extra or {}, request.extra):
             fields.update(more)
-        for old, new in (renamed or {}).items():
-            if old in fields:
-                fields[new] = fields.pop(old)
         if self.adapt is not None:
             fields = self.adapt(request.model, fields)
-        kept = {name: value for name, value in fields.items() if value is not None and name not in left_out}
+        kept = {name: value for name, value in fields.items() if value is not None}
         joined = self._conversation(request)
         parts = [*self._before(request), joined.body, b"]"]
         tools = self._tool_list(request.tools)

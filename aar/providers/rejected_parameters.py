@@ -123,6 +123,8 @@ class RejectedParameters:
         for wanted in (parameter, *parents):
             if wanted in sent:
                 return wanted
+        if parameter:
+            return None
         return next((name for name in sent if _mentions(said, name)), None)
 
     def _other_value(self, name: str, sent: Any, message: str) -> Any:

@@ -93,6 +93,7 @@ def test_a_refused_parameter_is_given_up_or_changed(message: str, param: str | N
         ("temperature is lovely", None, 400),
         ("Invalid prompt: it does not include text and has no stream of thought.", None, 400),
         ("Invalid value", "input[3].content", 400),
+        ("Invalid type for an item of reasoning", "input", 400),
     ],
 )
 def test_a_refusal_of_anything_else_teaches_nothing(message: str, param: str | None, status: int):
