@@ -23,8 +23,8 @@ def retry_delay(
 ) -> float | None:
     """Return the seconds to wait before the next attempt, or ``None`` when there is none.
 
-    A server's own hint is followed. Without one the wait is chosen by chance up to min(1·2ⁿ, 60) s (n counts
-    from 0), so that many clients do not come back at the same moment.
+    A server's own hint is followed. Without one, or with one that has passed, the wait is chosen by chance up to
+    min(1·2ⁿ, 60) s (n counts from 0), so that many clients do not come back at the same moment.
 
     Args:
         error: What the attempt failed with.
@@ -38,6 +38,6 @@ def retry_delay(
     delay = error.retry_after_s
     if delay is not None and delay > MAX_TOLD_DELAY_S:
         return None
-    if delay is None:
+    if not delay:
         delay = chance() * min(2.0 ** (attempt - 1), MAX_DELAY_S)
     return None if remaining_s is not None and delay >= remaining_s else delay

@@ -317,6 +317,8 @@ def server_error(
         retry_after_s=wait if kind in RETRYABLE_KINDS else None,
         request_id=request_id(headers),
         detail=clean_text(scrub(_as_text(body), secrets)[:_DETAIL_LIMIT]) or None,
+        # What the vendors' own clients heed as well: the server knows that it will say the same again.
+        final=headers.get("x-should-retry", "").strip().lower() == "false",
     )
 
 

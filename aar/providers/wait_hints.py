@@ -14,10 +14,19 @@ _DURATION = re.compile(
     r"(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)(?![a-z])"
 )
 _IN_TEXT = re.compile(
-    r"(?:try again|retry|wait)(?: your request)?(?: after| in| for)?:? +"
+    r"(?:try again|retry|wait|resets?|available(?: again)?)(?: your request)?(?: after| in| for)?:? +"
     r"((?:about +)?\d+(?:\.\d+)?\s*(?:ms|[smhd]|sec|min|hour|day|milli)[a-z]*"
     r"(?:\s*\d+(?:\.\d+)?\s*(?:ms|[smhd])(?![a-z]))*)",
     re.IGNORECASE,
+)
+_BARE_IN_TEXT = re.compile(r"retry[ _-]after:? (\d+(?:\.\d+)?)(?=[.,;)]?(?:\s|$))", re.IGNORECASE)
+_COMBINED = re.compile(r"\b(?:reset|t)\s*=\s*(\d+)")
+_NONE_LEFT = re.compile(r"\b(?:remaining|r)\s*=\s*0\b")
+_SECONDS = frozenset(
+    {
+        *("retrydelay", "retry_delay", "retry_after", "retry_after_seconds", "retryafter", "quotaresetdelay"),
+        *("resets_in_seconds", "reset_in_seconds", "estimated_time"),
+    }
 )
 
 
@@ -51,7 +60,7 @@ def wait_hint(
 
 
 def _from_retry_headers(headers: Mapping[str, str], now: float) -> float | None:
-    millis = _number(headers.get("retry-after-ms"))
+    millis = _number(headers.get("retry-after-ms") or headers.get("x-ms-retry-after-ms"))
     if millis is not None:
         return millis / 1000
     value = headers.get("retry-after")
@@ -104,21 +113,24 @@ def _from_body(value: Any, now: float, depth: int) -> float | None:
 
 def _field(name: str, value: Any, now: float) -> float | None:
     key = name.lower().replace("-", "_")
-    if key in {"retrydelay", "retry_delay", "retry_after", "retry_after_seconds", "retryafter"}:
+    if key in _SECONDS:
         if isinstance(value, str) and _number(value) is None:
             return duration(value)
         return _number(value)
     if key in {"retry_after_ms", "retryafterms"}:
         millis = _number(value)
         return None if millis is None else millis / 1000
-    if key == "x_ratelimit_reset" and isinstance(value, str | int | float):
+    if key in {"x_ratelimit_reset", "resets_at", "reset_at"} and isinstance(value, str | int | float):
         return _reset(str(value), now)
     return None
 
 
 def _from_text(message: str) -> float | None:
     match = _IN_TEXT.search(message)
-    return duration(match.group(1)) if match else None
+    if match:
+        return duration(match.group(1))
+    bare = _BARE_IN_TEXT.search(message)
+    return float(bare.group(1)) if bare else None
 
 
 def _from_reset_headers(headers: Mapping[str, str], now: float) -> float | None:
@@ -126,6 +138,11 @@ def _from_reset_headers(headers: Mapping[str, str], now: float) -> float | None:
     spent: list[float] = []
     others: list[float] = []
     for name, value in headers.items():
+        if name in {"ratelimit", "x-ratelimit"}:
+            told = _COMBINED.search(value)
+            if told:
+                (spent if _NONE_LEFT.search(value) else others).append(float(told.group(1)))
+            continue
         if "ratelimit" not in name.replace("-limit", "limit") or "reset" not in name:
             continue
         wait = _reset(value, now)
