@@ -24,7 +24,7 @@ from aar.providers.anthropic_client import (
 from aar.providers.anthropic_encode import EncodedRequest, RequestEncoder
 from aar.providers.anthropic_thinking import ThinkingPlan, plan_thinking
 from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
-from aar.providers.catalog import claude_traits
+from aar.providers.catalog import ClaudeTraits, claude_traits
 from aar.providers.http import HttpClient, network_error, server_of
 from aar.providers.http_errors import parse_body, scrub, server_error
 from aar.providers.rejected_parameters import RejectedParameters
@@ -186,8 +186,9 @@ class AnthropicProvider(Provider):
         """Return what must be asked for by name: thinking between tool calls, where it has a budget."""
         thinking = fields.get("thinking")
         budgeted = isinstance(thinking, dict) and "budget_tokens" in thinking
-        modern = claude_traits(request.model).output_limit > 8_192
-        return [_INTERLEAVED] if budgeted and modern and request.tools else []
+        # Servers with models of their own need not know the name.
+        known = claude_traits(request.model) != ClaudeTraits()
+        return [_INTERLEAVED] if budgeted and known and request.tools else []
 
     async def _post(
         self,

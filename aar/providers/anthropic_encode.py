@@ -51,13 +51,14 @@ class _Joined:
     """The conversation as it was sent last.
 
     Attributes:
+        body: All messages, joined; it only grows.
         calls: Names of the tools that were called, by the id of the call.
         turn_ends: Where the last user turns end in ``body``.
         tools: The tools of the last request that had any.
     """
 
     messages: list[Message] = field(default_factory=list[Message])
-    body: bytes = b""
+    body: bytearray = field(default_factory=bytearray)
     calls: dict[str, str] = field(default_factory=dict[str, str])
     turn_ends: list[int] = field(default_factory=list[int])
     tools: tuple[ToolSpec, ...] = ()
@@ -97,8 +98,8 @@ class RequestEncoder:
 
         Args:
             request: The conversation, the system prompt and the tools.
-            head: What stands before them (the model).
-            fields: What stands behind them.
+            head: What stands before them (the model); not empty.
+            fields: What stands behind them (the limit of the answer …); not empty.
         """
         self._requests += 1
         joined = self._conversation(request)
@@ -110,17 +111,14 @@ class RequestEncoder:
             # Calls in the history need tools in the request, and the same ones keep the cached prefix.
             tools = joined.tools or _past_tools(joined)
             rest.setdefault("tool_choice", {"type": "none"})
-        parts = [_json(dict(head))[:-1]] if head else []
+        parts: list[bytes | memoryview] = [_json(dict(head))[:-1]]
         if tools:
-            parts.append(b'"tools":' + self._tool_list(tools))
+            parts += [b',"tools":', self._tool_list(tools)]
         if request.system:
             system = _json([{"type": "text", "text": request.system}])
-            parts.append(b'"system":' + (_marked(system, 2) if self.cache else system))
-        parts.append(b'"messages":[' + self._marked_turns(joined) + b"]")
-        if rest:
-            parts.append(_json(rest)[1:-1])
-        start = b"" if head else b"{"
-        return EncodedRequest(start + b",".join(parts) + b"}", joined.calls.keys())
+            parts += [b',"system":', _marked(system, 2) if self.cache else system]
+        parts += [b',"messages":[', *self._marked_turns(joined), b"],", _json(rest)[1:]]
+        return EncodedRequest(b"".join(parts), joined.calls.keys())
 
     def may_budget(self, messages: Sequence[Message]) -> bool:
         """Tell whether a budget of thinking may be asked for.
@@ -151,36 +149,35 @@ class RequestEncoder:
         joined = self._joined.pop(key, None)
         if joined is None or messages[: len(joined.messages)] != joined.messages:
             joined = _Joined(tools=joined.tools if joined is not None else ())
-        parts = [joined.body] if joined.body else []
-        size = len(joined.body)
+        body = joined.body
         for message in messages[len(joined.messages) :]:
             encoded = self._message(message)
             joined.calls.update(encoded.calls)
             if not encoded.body:
                 continue
-            if not parts and message.role == "assistant":
-                parts.append(_json({"role": "user", "content": [_text("(The conversation goes on.)")]}))
-                size = len(parts[0])
-            size += len(encoded.body) + (1 if parts else 0)
-            parts.append(encoded.body)
+            if not body and message.role == "assistant":
+                body += _json({"role": "user", "content": [_text("(The conversation goes on.)")]})
+            if body:
+                body += b","
+            body += encoded.body
             if message.role == "user":
-                joined.turn_ends.append(size)
-        joined.messages, joined.body = messages, b",".join(parts)
+                joined.turn_ends.append(len(body))
+        joined.messages = messages
         del joined.turn_ends[:-_MARKED_TURNS]
         self._joined[key] = joined
         self._forget()
         return joined
 
-    def _marked_turns(self, joined: _Joined) -> bytes:
-        if not self.cache:
-            return joined.body
-        parts: list[bytes] = []
+    def _marked_turns(self, joined: _Joined) -> list[bytes | memoryview]:
+        """Return the conversation in pieces, so that its bytes are copied once."""
+        view = memoryview(joined.body)
+        parts: list[bytes | memoryview] = []
         start = 0
-        for end in joined.turn_ends:
+        for end in joined.turn_ends if self.cache else ():
             # A message ends with the brackets of its last block, its content and itself.
-            parts += [joined.body[start : end - 3], _MARK]
+            parts += [view[start : end - 3], _MARK]
             start = end - 3
-        return b"".join([*parts, joined.body[start:]])
+        return [*parts, view[start:]]
 
     def _message(self, message: Message) -> _Encoded:
         encoded = self._messages.get(id(message))
