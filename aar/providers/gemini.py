@@ -32,13 +32,17 @@ from aar.providers.http import STALL_S, network_error, server_of
 from aar.providers.http_errors import parse_body, read_error
 
 _OPTIONAL = {
+    "thinkingAmount": re.compile(r"thinking_? ?(?:level|budget)|\bbudget\b", re.IGNORECASE),
     "thinkingConfig": re.compile(r"thinking|include_?thoughts", re.IGNORECASE),
     "responseJsonSchema": re.compile(r"response_?(?:json_?)?schema|response mime ?type", re.IGNORECASE),
     "stopSequences": re.compile(r"stop_?sequences?", re.IGNORECASE),
     "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
     "maxOutputTokens": re.compile(r"max_?output_?tokens", re.IGNORECASE),
 }
-"""Fields without which a request still makes sense, and how a refusal of them reads."""
+"""Fields without which a request still makes sense, and how a refusal of them reads.
+
+``thinkingAmount`` is aar's own word for the level or budget of thinking, which goes before the rest.
+"""
 
 _REFUSAL = re.compile(
     r"not supported|unsupported|does not support|not enabled|unknown name|cannot find field|not allowed"
@@ -184,7 +188,7 @@ class GeminiProvider(Provider):
         Raises:
             _Adapted: There is one; the request makes sense without it.
         """
-        said = read_error(parse_body(body)).words
+        said = read_error(parse_body(body)).message.lower()
         if status not in {400, 422} or not _REFUSAL.search(said):
             return
         for name, pattern in _OPTIONAL.items():

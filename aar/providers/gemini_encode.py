@@ -38,18 +38,22 @@ class _Conversation:
     """A conversation as it was sent last."""
 
     encoded: list[_Encoded] = field(default_factory=list[_Encoded])
+    messages: list[Message] = field(default_factory=list[Message])
     body: bytes = b""
     calls: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
 
     def cut_to(self, messages: list[Message]) -> None:
         """Forget everything from the first message on that is another one now."""
+        if messages[: len(self.messages)] == self.messages:
+            return  # By identity, at the speed of C: what a run does step by step.
         same = 0
         for item, message in zip(self.encoded, messages, strict=False):
             if item.message is not message:
                 break
             same += 1
         if same < len(self.encoded):
-            kept, self.encoded, self.body, self.calls = self.encoded[:same], [], b"", {}
+            kept = self.encoded[:same]
+            self.encoded, self.messages, self.body, self.calls = [], [], b"", {}
             self.add(kept)
 
     def add(self, more: list[_Encoded]) -> None:
@@ -57,6 +61,7 @@ class _Conversation:
         bodies = [item.body for item in more if item.body]
         self.body = b",".join([self.body, *bodies] if self.body else bodies)
         self.encoded += more
+        self.messages += [item.message for item in more]
         for item in more:
             self.calls.update(item.calls)
 
@@ -120,13 +125,14 @@ class RequestEncoder:
                 elif name not in _RESERVED:
                     others[name] = value
         kept = {name: value for name, value in config.items() if value is not None and name not in left_out}
+        amount = _leave_amount(kept, left_out)
         if kept:
             others["generationConfig"] = kept
         others = {name: value for name, value in others.items() if value is not None}
         talk = self._conversation(request, modern=thinking in {"level", "coarse_level"})
         parts = [b"{", _system(request.system), self._tool_list(request.tools, tools)]
         parts += [b'"contents":[', talk.body, b"]", b"," + encode_json(others)[1:] if others else b"}"]
-        return EncodedRequest(b"".join(parts), frozenset(kept), talk.calls.keys())
+        return EncodedRequest(b"".join(parts), frozenset(kept) | amount, talk.calls.keys())
 
     def clear(self) -> None:
         """Forget all messages."""
@@ -139,11 +145,10 @@ class RequestEncoder:
         key = (id(messages[0]) if messages else 0, modern)
         talk = self._conversations.pop(key, None) or _Conversation()
         talk.cut_to(messages)
-        calls = dict(talk.calls)
         more: list[_Encoded] = []
         for message in messages[len(talk.encoded) :]:
-            more.append(self._message(message, calls, modern=modern))
-            calls.update(more[-1].calls)
+            more.append(self._message(message, talk.calls, modern=modern))
+            talk.calls.update(more[-1].calls)
         talk.add(more)
         self._conversations[key] = talk
         while len(self._conversations) > _KEPT_CONVERSATIONS:
@@ -168,6 +173,17 @@ class RequestEncoder:
             known = self._tools[id(tools)] = _ToolsEncoded(tools, declared if tools else b"")
         listed = ([known.body] if known.body else []) + [encode_json(tool) for tool in more]
         return b'"tools":[' + b",".join(listed) + b"]," if listed else b""
+
+
+def _leave_amount(config: dict[str, Any], left_out: frozenset[str]) -> frozenset[str]:
+    """Take out how much to think, if the model does not take it; tell whether it is still there."""
+    thinking = config.get("thinkingConfig")
+    if not isinstance(thinking, dict) or set(cast("dict[str, Any]", thinking)) == {"includeThoughts"}:
+        return frozenset()
+    if "thinkingAmount" in left_out:
+        config["thinkingConfig"] = {"includeThoughts": True}
+        return frozenset()
+    return frozenset({"thinkingAmount"})
 
 
 def encode_json(value: Any) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -14,9 +15,11 @@ from aar.providers.base import Provider
 from aar.providers.gemini import Endpoint, GeminiProvider
 from aar.providers.gemini_wire import GOOGLE_HOST, SdkAccess
 from aar.providers.http import host_of, is_loopback
-from aar.providers.keys import KeyCommand, find_key, provider_settings
+from aar.providers.keys import KeyCommand, find_key, headers_for, provider_settings
 
 _OWN_SETTINGS = frozenset({"vertex", "project", "location", "sdk"})
+_NAME = re.compile(r"[a-z\d][a-z\d.:-]*")
+"""Projects and locations become part of addresses."""
 _EXPRESS_HOST = "aiplatform.googleapis.com"
 
 
@@ -45,7 +48,7 @@ def make_gemini(
     endpoint = Endpoint(
         base_url=address,
         key=key,
-        headers=settings.headers,
+        headers=headers_for("gemini", host_of(address) if address else GOOGLE_HOST, config),
         timeout=settings.timeout,
         idle_timeout=settings.idle_timeout,
         extra={name: value for name, value in settings.extra.items() if name not in _OWN_SETTINGS},
@@ -82,6 +85,12 @@ def _vertex(
             )
     project = str(extra.get("project") or environ.get("GOOGLE_CLOUD_PROJECT", "")).strip() or None
     location = str(extra.get("location") or environ.get("GOOGLE_CLOUD_LOCATION", "")).strip() or None
+    for name, value in (("project", project), ("location", location)):
+        if value and not _NAME.fullmatch(value):
+            raise ConfigurationError(
+                f"{value!r} is no {name} of Google Cloud. Correct {name} in extra of [providers.gemini], "
+                f"or the variable GOOGLE_CLOUD_{name.upper()}."
+            )
     if project:
         return SdkAccess(project=project, location=location or "global")
     key = find_key("gemini", _EXPRESS_HOST, config, environ=environ, run_command=run_command)

@@ -198,11 +198,15 @@ class SdkWire:
         if not access.project and not access.key:
             # The SDK would look for a key itself, and send it to whatever address it was given.
             raise ProviderError(ErrorKind.AUTH, NO_KEY)
-        options: dict[str, Any] = {"httpx_async_client": http, "headers": dict(self._target.headers)}
+        # The address is always told: the SDK would take another one from its own environment variables,
+        # for which no key was meant.
+        options: dict[str, Any] = {
+            "base_url": self.address,
+            "headers": dict(self._target.headers),
+            "httpx_async_client": http,
+        }
         if not access.vertex:
             options["api_version"] = _API_VERSION
-        if self._target.base_url is not None:
-            options["base_url"] = self._target.base_url
         try:
             client = genai.Client(
                 vertexai=access.vertex,

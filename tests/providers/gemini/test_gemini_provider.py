@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -155,6 +156,17 @@ async def test_a_setting_that_the_model_refuses_is_left_out_with_a_notice_and_no
     assert sent == [{"thinkingConfig": {"includeThoughts": True}}, None, None]
     assert len(notices) == 1
     assert "thinkingConfig" in notices[0]
+
+
+async def test_a_level_that_the_model_refuses_is_given_up_before_thinking_is():
+    level = told(
+        400, "Thinking level MINIMAL is not supported for this model. Please retry with other level."
+    )
+    asked = dataclasses.replace(ASK, model="gemini-3-flash-preview", reasoning="minimal")
+    async with ModelServer([level, *answers(HI)]) as server:
+        assert (await ask(server, asked)).text == "hello"
+        sent = [request.body["generationConfig"]["thinkingConfig"] for request in server.requests]
+    assert sent == [{"includeThoughts": True, "thinkingLevel": "MINIMAL"}, {"includeThoughts": True}]
 
 
 async def test_a_refusal_of_what_must_be_sent_is_final():

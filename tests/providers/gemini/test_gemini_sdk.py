@@ -174,11 +174,30 @@ async def test_the_sdk_does_not_find_a_key_that_was_not_meant_for_the_address(
     assert caught.value.error_kind is ErrorKind.AUTH
 
 
+async def test_the_sdks_own_variables_do_not_lead_a_key_elsewhere(monkeypatch: pytest.MonkeyPatch):
+    async with ModelServer(answers(HI)) as elsewhere, ModelServer(answers(HI)) as server:
+        for name in ("GOOGLE_GEMINI_BASE_URL", "GOOGLE_VERTEX_BASE_URL"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{elsewhere.port}")
+        provider: Any = make(None, {"GOOGLE_API_KEY": "express-key-1"}, vertex=True)
+        assert provider._wire._open(None)._http_options.base_url == "https://aiplatform.googleapis.com"
+        near = make(f"http://127.0.0.1:{server.port}", {"GOOGLE_API_KEY": "express-key-1"}, sdk=True)
+        assert (await near.complete(ASK)).text == "hello"
+        await near.aclose()
+        assert (len(elsewhere.requests), len(server.requests)) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("base_url", "extra", "environ", "words"),
     [
         (None, {"vertex": True}, {}, "GOOGLE_CLOUD_PROJECT"),
         (None, {}, {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, "GOOGLE_CLOUD_PROJECT"),
+        (
+            None,
+            {"vertex": True, "project": "p", "location": "evil.example/x"},
+            {},
+            "no location of Google Cloud",
+        ),
+        (None, {"vertex": True}, {"GOOGLE_CLOUD_PROJECT": "p/../q"}, "GOOGLE_CLOUD_PROJECT"),
         (
             "https://gemini.example.org",
             {"vertex": True, "project": "p"},
@@ -212,7 +231,11 @@ def test_the_server_is_told_before_the_sdk_is_imported_and_is_the_one_that_the_s
     if provider._endpoint.sdk is None:
         return
     assert provider._wire._api is None
-    import httpx2
+    from google import genai
 
-    api = provider._wire._open(httpx2.AsyncClient(verify=False))
-    assert api._http_options.base_url == f"https://{server}/"
+    access = provider._endpoint.sdk
+    key = access.key.get_secret_value() if access.key else None
+    client: Any = genai.Client(
+        vertexai=access.vertex, project=access.project, location=access.location, api_key=key
+    )
+    assert client._api_client._http_options.base_url == f"https://{server}/"
