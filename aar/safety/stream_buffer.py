@@ -14,7 +14,7 @@ class StreamBuffer:
 
     Args:
         limit: Bytes that are kept in memory.
-        spool: File for the whole (up to `SPOOL_LIMIT`), or ``None``. It is made with mode 0600 when more comes
+        spool: File for the whole (up to `SPOOL_LIMIT`), or ``None``. It is made (mode 0600) when more comes
             than is kept in memory, since most outputs are short and a file costs more than they do.
     """
 

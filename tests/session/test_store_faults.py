@@ -110,7 +110,9 @@ def test_a_second_process_is_refused_with_the_pid_and_the_way_on(tmp_path: Path)
         assert f"process {os.getpid()}" in refusal
     assert int(forked) == 3
     session.close()
-    Session.resume(store, session.session_id).close()
+    again = Session.resume(store, session.session_id)
+    assert texts(list(again.events())) == ["mine"]
+    again.close()
 
 
 def _write_for_ever(root: Path, out: int) -> None:
@@ -125,7 +127,8 @@ def _write_for_ever(root: Path, out: int) -> None:
         run.append(ToolResult(call_id=f"c{step}", tool_name="t", output="ok"))
 
 
-def _kill_once(root: Path, delay_s: float) -> None:
+def _kill_once(root: Path, delay_s: float) -> tuple[set[int], set[int]]:
+    """Kill a writing process; return the numbers that it printed, and those that are in its file."""
     pid, out = in_child(lambda end: _write_for_ever(root, end))
     first = b""
     while not first.endswith(b"\n"):
@@ -145,18 +148,19 @@ def _kill_once(root: Path, delay_s: float) -> None:
     store = SessionStore(root / "sessions")
     session = Session.resume(store, session_id)
     stored = {event.seq for event in session.events()}
-    assert set(shown) <= stored
-    assert stored == set(range(1, len(stored) + 1))
     check(session.messages())
     assert not session.totals.agents_with_open_calls()
     session.append(user("on we go"))
     session.close()
+    return set(shown), stored
 
 
 def test_what_was_shown_before_a_kill_is_in_the_file(tmp_path: Path) -> None:
     chance = random.Random(7)
     for number in range(15):
-        _kill_once(tmp_path / str(number), chance.uniform(0, 0.1))
+        shown, stored = _kill_once(tmp_path / str(number), chance.uniform(0, 0.1))
+        assert shown <= stored
+        assert stored == set(range(1, len(stored) + 1))
 
 
 @pytest.mark.slow
@@ -164,7 +168,9 @@ def test_what_was_shown_before_a_kill_is_in_the_file(tmp_path: Path) -> None:
 def test_what_was_shown_before_500_kills_is_in_the_file(tmp_path: Path) -> None:
     chance = random.Random()
     for number in range(500):
-        _kill_once(tmp_path / str(number), chance.uniform(0, 0.15))
+        shown, stored = _kill_once(tmp_path / str(number), chance.uniform(0, 0.15))
+        assert shown <= stored
+        assert stored == set(range(1, len(stored) + 1))
 
 
 async def test_the_streamed_half_of_an_answer_survives_a_kill(tmp_path: Path) -> None:
@@ -222,7 +228,11 @@ def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
     pid, out = in_child(hold)
     session_id = read_all(out).decode()
     os.waitpid(pid, 0)
-    Session.resume(SessionStore(tmp_path / "sessions"), session_id).close()
+    session = Session.resume(SessionStore(tmp_path / "sessions"), session_id)
+    assert session.session_id == session_id
+    session.append(user("mine now"))
+    assert texts(list(session.events())) == ["mine now"]
+    session.close()
 
 
 def test_a_closed_session_refuses_more(tmp_path: Path) -> None:

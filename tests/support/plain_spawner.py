@@ -33,6 +33,8 @@ class PlainSpawner:
             stderr=asyncio.subprocess.STDOUT if request.merge_stderr else asyncio.subprocess.PIPE,
         )
         output, stderr = await process.communicate()
+        if on_output is not None and output:
+            on_output(output)
         return SpawnResult(
             output=output,
             stderr=stderr or b"",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from aar.protocol.errors import ToolFailure
+from aar.tools.builtin.lists import _Names  # pyright: ignore[reportPrivateUsage]
 from tests.support.tool_context import Bench
 
 needs_rg = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
@@ -110,7 +111,17 @@ async def test_both_searches_give_the_same(
 async def test_both_finders_give_the_same(
     tree: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, object]
 ) -> None:
-    await both(tree, monkeypatch, "find_files", **arguments)
+    with_rg = await Bench(tree).call("find_files", **arguments)
+    monkeypatch.setenv("PATH", "/nowhere")
+    without = await Bench(tree).call("find_files", **arguments)
+    assert with_rg.output == without.output
+
+
+def test_names_that_come_in_pieces_are_put_together() -> None:
+    names = _Names("src/**/*.py")
+    for piece in (b"src/a.py\0src/de", b"ep/", b"b.py\0src/c.ts\0oth", b"er/d.py\0"):
+        names.take(piece)
+    assert names.found == ["src/a.py", "src/deep/b.py"]
 
 
 @needs_rg

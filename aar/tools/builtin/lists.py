@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import stat
 from pathlib import Path
 from threading import Event
@@ -35,6 +36,9 @@ Inputs: pattern, a glob such as *.py, src/**/*.ts or test_{a,b}.py (without a sl
 depth); path, the folder to search; sort, path or modified (newest first); offset and limit to page on.
 Output: one path a line, relative to the workspace, and a note when there are more.
 Limits: what .gitignore leaves out and .git itself are not searched; links are not followed."""
+
+
+_WILDCARD: Final = re.compile(r"[*?\[{\\]")
 
 
 class ListArgs(ToolArgs):
@@ -128,16 +132,41 @@ async def find_files(args: FindArgs, ctx: ToolContext) -> ToolOutcome:
 
 async def matching_files(ctx: ToolContext, root: Path, glob: str | None) -> list[str]:
     """Return the paths (relative to ``root``, unordered) of files that match ``glob`` and are not ignored."""
-    result = await ripgrep.run(ctx, root, ["--files", "--null", *ripgrep.name_filter(glob), "--", "."])
-    if result is None or result.truncated:
-        names = await walk_in_thread(root)
-    else:
-        text = result.output.decode("utf-8", "surrogateescape")
-        names = text.replace("\0./", "\0").removeprefix("./").split("\0")[:-1]
+    names = _Names(None if glob is None or ripgrep.filters_fully(glob) else glob)
+    # Names are taken while ripgrep still looks for more; with a path of its own each would begin with "./".
+    result = await ripgrep.run(ctx, root, ["--files", "--null", *ripgrep.name_filter(glob)], names.take)
+    if result is not None:
+        return names.found
+    walked = await walk_in_thread(root)
     if glob is None:
-        return names
+        return walked
     matches = glob_regex(glob).fullmatch
-    return [name for name in names if matches(name)]
+    return [name for name in walked if matches(name)]
+
+
+class _Names:
+    """Takes paths, each ended by a NUL, as they come; keeps those that match ``glob``."""
+
+    def __init__(self, glob: str | None) -> None:
+        self.found: list[str] = []
+        self._rest = b""
+        self._matches = None if glob is None else glob_regex(glob).fullmatch
+        # Most paths fail at the part before the first wildcard already, which costs less to ask.
+        self._start = "" if glob is None or "/" not in glob else _WILDCARD.split(glob.removeprefix("./"))[0]
+
+    def take(self, piece: bytes) -> None:
+        """Take the next piece of output."""
+        whole, end, rest = piece.rpartition(b"\0")
+        if not end:
+            self._rest += piece
+            return
+        names = (self._rest + whole).decode("utf-8", "surrogateescape").split("\0")
+        self._rest = rest
+        if start := self._start:
+            names = [name for name in names if name.startswith(start)]
+        if (matches := self._matches) is not None:
+            names = [name for name in names if matches(name)]
+        self.found += names
 
 
 async def walk_in_thread(root: Path) -> list[str]:
