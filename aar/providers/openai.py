@@ -115,10 +115,10 @@ class OpenAIProvider(OpenAICompatibleProvider):
                 yield delta
 
     async def _attempt(self, request: ProviderRequest, *, may_adapt: bool) -> AsyncGenerator[Delta]:
-        encoded = self._encode(request)
+        api, encoded = self._api, self._encode(request)
         answering = False
         try:
-            path = "/chat/completions" if self._api == "chat" else "/responses"
+            path = "/chat/completions" if api == "chat" else "/responses"
             response = await self._client.post(path, encoded.body, request.model)
             try:
                 answering = True
@@ -127,10 +127,9 @@ class OpenAIProvider(OpenAICompatibleProvider):
             finally:
                 await response.aclose()
         except Refused as refused:
-            body = refused.response.content
             if may_adapt:
-                self._adapt_to(refused.response, request.model, encoded)
-            raise self._error(refused.response, body, request.model) from None
+                self._adapt_to(refused.response, request.model, encoded, api)
+            raise self._error(refused.response, refused.response.content, request.model) from None
         except (ProviderError, Adapted):
             raise
         except Exception as error:
@@ -158,21 +157,27 @@ class OpenAIProvider(OpenAICompatibleProvider):
 
         return BodyDecoder(context, ResponsesDecoder(context))
 
-    def _adapt_to(self, response: Response, model: str, encoded: EncodedRequest) -> None:
+    def _adapt_to(self, response: Response, model: str, encoded: EncodedRequest, api: Api) -> None:
         """Take note of what the server cannot do, as far as the request makes sense without it.
+
+        Args:
+            response: The refusal.
+            model: Name of the model.
+            encoded: What was sent.
+            api: How it was sent; another request may have changed that in the meantime.
 
         Raises:
             Adapted: It does.
         """
         status, body = response.status_code, response.content
         info = read_error(parse_body(body))
-        foreign = self._api != "chat" and status in {400, 404} and _FOREIGN_ITEMS.search(info.words)
+        foreign = api != "chat" and status in {400, 404} and _FOREIGN_ITEMS.search(info.words)
         if foreign and model not in self._without_items:
             self._without_items.add(model)
             raise Adapted(f"{self.server} cannot use earlier thinking with {model}; it is left out.")
         self._adapt(model, encoded, status, body)
         missing = status in {404, 405} and error_kind_of(status, info) is ErrorKind.INVALID_REQUEST
-        if self._api == "auto" and not self._own_host and missing:
+        if api == "auto" and not self._own_host and missing:
             self._api = "chat"
             raise Adapted(f"{self.server} has no Responses API; chat completions are used.")
 

@@ -164,8 +164,11 @@ class RequestEncoder:
         joined = self._conversation(request)
         parts = [*self._before(request), joined.body, b"]"]
         tools = self._tool_list(request.tools)
+        more_tools = kept.pop("tools", None)
         if tools:
-            parts += [b',"tools":', tools]
+            # Tools that the config adds are the server's own; they stand beside aar's.
+            added = b"," + to_json(more_tools)[1:] if isinstance(more_tools, list) and more_tools else b"]"
+            parts += [b',"tools":', tools[:-1], added]
         parts.append(b"," + to_json(kept)[1:] if kept else b"}")
         return EncodedRequest(b"".join(parts), kept, joined.call_ids, joined.images)
 

@@ -67,6 +67,15 @@ async def test_a_server_of_others_without_the_responses_api_is_asked_for_chat(st
     assert notices(second) == []
 
 
+async def test_requests_side_by_side_find_the_missing_responses_api_together():
+    missing = Reply(status=404, error="Not Found", delay_s=0.05)
+    async with ModelServer([missing, missing, Reply(text="hello")]) as server:
+        provider = provider_at(server.base_url, api="auto")
+        answers = await asyncio.gather(provider.complete(ASK), provider.complete(ASK))
+        await provider.aclose()
+    assert [answer.text for answer in answers] == ["hello", "hello"]
+
+
 async def test_an_unknown_model_is_no_reason_to_ask_for_chat():
     missing = Reply(status=404, error={"message": "The model `x` does not exist", "code": "model_not_found"})
     error = await failure(missing, api="auto")

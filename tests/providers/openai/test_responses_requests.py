@@ -197,6 +197,15 @@ def test_thinking_that_led_to_nothing_is_not_sent_back():
     assert [item["type"] for item in body["input"]] == ["message", "message"]
 
 
+def test_tools_of_the_server_stand_beside_the_own_ones():
+    own = full(conversation())
+    asked = replace(own, extra={"tools": [{"type": "web_search"}], "include": None})
+    body = sent(asked)
+    assert [tool["type"] for tool in body["tools"]] == ["function", "function", "web_search"]
+    assert "include" not in body
+    assert "tools" not in sent(replace(asked, tools=()))
+
+
 def test_items_can_be_left_out_for_a_model_that_cannot_use_them():
     body = sent(full(conversation()), returns_items=False)
     assert not {"reasoning", "web_search_call"} & {item["type"] for item in body["input"]}
