@@ -290,7 +290,14 @@ def check_thinking(requests: dict[str, list[dict[str, Any]]], order: Sequence[st
                 assert SECRETS.get(other, "?!") not in asked + told
                 assert thoughts[other] not in asked + told
     last = json.dumps(requests[order[-1]][-1])
-    assert last.count(" is done.") == len(order) - 1
+    answers = {
+        "anthropic": "Claude is done.",
+        "openai": "GPT is done.",
+        "gemini": "Gemini is done.",
+        "openai-compatible": "DeepSeek is done.",
+        "ollama": "Qwen is done.",
+    }
+    assert [last.count(answers[name]) for name in order] == [*[1] * (len(order) - 1), 0]
 
 
 def check_image(
