@@ -7,8 +7,10 @@ is thought too short costs a failed call.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 
+from aar.core.image_tokens import image_tokens
 from aar.protocol.messages import (
     ImageBlock,
     Message,
@@ -20,17 +22,40 @@ from aar.protocol.messages import (
 )
 from aar.protocol.tool import ToolSpec
 
-_CHARS_PER_TOKEN = 3.5
-_IMAGE_TOKENS = 1600
+# Pieces of about the length of a token: parts of words, of numbers, of signs, and white space.
+_PIECE = re.compile(
+    r" ?[A-Z]?[a-z]{1,6}| ?[A-Z]{1,3}| ?\d{1,2}| ?[^\sA-Za-z\d\x80-\U0010ffff]{1,2}|[ \t]{1,16}"
+    r"|[\r\n]+\s{0,16}"
+)
+_TOKENS_PER_PIECE = 1.05
+# Base64 and the like: next to no token is longer than two of its characters.
+_DENSE = re.compile(r"[A-Za-z0-9+/_-]{48,}")
+_MORE_PER_DENSE_CHAR = 0.2
+# By the first byte in UTF-8: Latin with marks; Greek, Cyrillic; Hebrew, Arabic; most of Asia; emoji.
+_TOKENS_PER_CHARACTER = (
+    (bytes(range(0xC2, 0xCD)), 1.0),
+    (bytes(range(0xCD, 0xD4)), 0.5),
+    (bytes(range(0xD4, 0xE0)), 0.8),
+    (bytes(range(0xE0, 0xF0)), 1.25),
+    (bytes(range(0xF0, 0xF5)), 3.0),
+)
 _MESSAGE_TOKENS = 4
 
 
 def estimate_text(text: str) -> int:
-    """Return about how many tokens ``text`` is: 3.5 ASCII characters, or one other character, a token."""
-    if text.isascii():
-        return int(len(text) / _CHARS_PER_TOKEN) + 1 if text else 0
-    others = sum(1 for char in text if ord(char) > 127)
-    return int((len(text) - others) / _CHARS_PER_TOKEN + others) + 1
+    """Return about how many tokens ``text`` is.
+
+    Measured against OpenAI's tokenizers (o200k, cl100k): 0 to 40 % more than they count for code and prose.
+    """
+    if not text:
+        return 0
+    tokens = len(_PIECE.findall(text)) * _TOKENS_PER_PIECE
+    tokens += sum(map(len, _DENSE.findall(text))) * _MORE_PER_DENSE_CHAR
+    if not text.isascii():
+        data = text.encode("utf-8", "surrogatepass")
+        for first_bytes, each in _TOKENS_PER_CHARACTER:
+            tokens += each * (len(data) - len(data.translate(None, first_bytes)))
+    return int(tokens) + 1
 
 
 def estimate_message(message: Message) -> int:
@@ -69,10 +94,10 @@ def _estimate_block(block: object) -> int:
         case ResourceBlock():
             return estimate_text(block.text) + estimate_text(block.uri)
         case ImageBlock():
-            return _IMAGE_TOKENS
+            return image_tokens(block.data)
         case ToolUseBlock():
             return estimate_text(block.name) + estimate_text(json.dumps(block.arguments)) + 8
         case ToolResultBlock():
-            return estimate_text(block.output) + len(block.images) * _IMAGE_TOKENS + 8
+            return estimate_text(block.output) + sum(image_tokens(item.data) for item in block.images) + 8
         case _:
             return 0

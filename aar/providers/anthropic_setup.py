@@ -13,7 +13,7 @@ from aar.providers.anthropic import AnthropicProvider
 from aar.providers.anthropic_client import check_backend, find_backend
 from aar.providers.base import Provider
 from aar.providers.http import host_of
-from aar.providers.keys import KeyCommand, find_key, provider_settings
+from aar.providers.keys import KeyCommand, find_key, headers_for, provider_settings
 
 
 def make_anthropic(
@@ -34,7 +34,7 @@ def make_anthropic(
     endpoint = replace(
         endpoint,
         key=find_key("anthropic", host, config, environ=environ, run_command=run_command),
-        headers=settings.headers,
+        headers=headers_for("anthropic", host, config),
         timeout=settings.timeout,
         idle_timeout=settings.idle_timeout,
         extra=extra,

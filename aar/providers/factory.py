@@ -13,7 +13,7 @@ from aar.protocol.errors import ConfigurationError
 from aar.providers import catalog
 from aar.providers.base import Provider
 from aar.providers.http import host_of
-from aar.providers.keys import KeyCommand, find_key, provider_settings
+from aar.providers.keys import KeyCommand, find_key, headers_for, provider_settings
 from aar.providers.presets import ALIASES, PRESETS, Preset
 
 _VENDORS = ("anthropic", "openai", "gemini")
@@ -143,7 +143,7 @@ def _chat(
         name=preset.name,
         base_url=address,
         key=find_key(preset.name, host, config, environ=environ, run_command=run_command),
-        headers=settings.headers,
+        headers=headers_for(preset.name, host, config),
         timeout=settings.timeout,
         idle_timeout=settings.idle_timeout,
         extra=settings.extra,

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from pydantic import SecretStr
 
+from aar.config.paths import paths
 from aar.config.schema import Config, ProviderConfig
 from aar.protocol.errors import ConfigurationError
 from aar.providers.http import host_of, is_loopback
+from aar.providers.key_store import KeyStore
 from aar.providers.presets import ALIASES, PRESETS, Preset
 
 KeyCommand = Callable[[str], str]
 """Runs ``api_key_command`` and returns what it printed. Given by the caller, as processes start elsewhere."""
 
 
+_SECRET_HEADER = re.compile(r"(?i)auth|key|token|secret|cookie|password|credential|signature")
 _NO_SETTINGS = ProviderConfig.model_construct()
 
 
@@ -37,24 +42,81 @@ def find_key(
     """Return the key to send to ``host``; ``None``: the request goes out without one.
 
     In this order: the variable that ``api_key_env`` names (for any host: the user said so), what
-    ``api_key_command`` prints (for the vendor's hosts, the configured ``base_url`` and this machine), and
-    the vendor's variable (for the vendor's hosts and this machine).
+    ``api_key_command`` prints (for the vendor's hosts, the configured ``base_url`` and this machine), the
+    vendor's variable (for the vendor's hosts and this machine), and what ``aar auth set`` keeps for exactly
+    this provider and host.
 
     Raises:
-        ConfigurationError: ``api_key_env`` names a variable that is not set, or a command cannot be run.
+        ConfigurationError: ``api_key_env`` names a variable that is not set, a command cannot be run, or the
+            kept key cannot be read.
     """
+    found = locate_key(provider, host, config, environ=environ, run_command=run_command)
+    return None if found is None else found.key
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedKey:
+    """A key, and where it came from, for people."""
+
+    key: SecretStr
+    source: str
+
+
+def locate_key(
+    provider: str,
+    host: str,
+    config: Config,
+    *,
+    environ: Mapping[str, str] | None = None,
+    run_command: KeyCommand | None = None,
+) -> LocatedKey | None:
+    """Return what `find_key` returns, with its source; arguments and errors as there."""
     environ = os.environ if environ is None else environ
     settings = provider_settings(provider, config)
     preset = PRESETS.get(ALIASES.get(provider, provider), Preset(provider))
     if settings.api_key_env is not None:
-        return _named(provider, settings.api_key_env, host, environ)
+        named = _named(provider, settings.api_key_env, host, environ)
+        return None if named is None else LocatedKey(named, f"the variable {settings.api_key_env}")
     if settings.api_key_command is not None and _command_may(settings, preset, host):
-        return _commanded(provider, settings.api_key_command, run_command)
+        return LocatedKey(_commanded(provider, settings.api_key_command, run_command), "api_key_command")
     for owner in _owners(preset, host):
         for name in owner.key_names:
             if environ.get(name, "").strip():
-                return SecretStr(environ[name].strip())
+                return LocatedKey(SecretStr(environ[name].strip()), f"the variable {name}")
+    return _kept(preset, host, environ)
+
+
+def _kept(preset: Preset, host: str, environ: Mapping[str, str]) -> LocatedKey | None:
+    """Return the key that `aar auth set` keeps; a vendor's own hosts share the one for the first of them."""
+    store = KeyStore(paths(environ).config)
+    entries = {(entry.provider, entry.host): entry for entry in store.entries()}
+    owner = preset
+    hosts = [host]
+    if preset.name == "openai-compatible":
+        owner = next((item for item in PRESETS.values() if _owns(item, host)), preset)
+    if _owns(owner, host):
+        hosts += owner.hosts[:1]
+    for provider in dict.fromkeys([preset.name, owner.name]):
+        for kept_host in hosts:
+            entry = entries.get((provider, kept_host))
+            key = store.get(provider, kept_host) if entry is not None else None
+            if entry is not None and key is not None:
+                place = "the keyring" if entry.where == "keyring" else "keys.json"
+                return LocatedKey(key, f"{place} (aar auth)")
     return None
+
+
+def headers_for(provider: str, host: str, config: Config) -> dict[str, str]:
+    """Return the configured headers that may go to ``host``.
+
+    Headers that carry secrets go to the host that the provider is configured for, to the vendor's own hosts
+    and to this machine; another host, which only a flag can name, does not get them.
+    """
+    settings = provider_settings(provider, config)
+    preset = PRESETS.get(ALIASES.get(provider, provider), Preset(provider))
+    if _command_may(settings, preset, host):
+        return settings.headers
+    return {name: value for name, value in settings.headers.items() if not _SECRET_HEADER.search(name)}
 
 
 def _owners(preset: Preset, host: str) -> list[Preset]:
