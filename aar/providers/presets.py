@@ -54,6 +54,7 @@ _ALL = (
     Preset(
         "gemini",
         "gemini",
+        base_url="https://generativelanguage.googleapis.com",
         key_names=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         hosts=("generativelanguage.googleapis.com", "aiplatform.googleapis.com"),
     ),
