@@ -70,7 +70,12 @@ def _wall(base: Any, new: Any) -> Any:
     return max(base or "auto", new, key=_WALLS.index)
 
 
+def _asking(base: Any, new: Any) -> Any:
+    return "ask" if "ask" in (base, new) else new
+
+
 _STRICTER: dict[str, Meet] = {
+    "model.fallback_remote": _asking,
     "limits.steps": _least,
     "limits.tool_calls_per_step": _least,
     "limits.*": _least_nonzero,
@@ -99,7 +104,6 @@ _STRICTER: dict[str, Meet] = {
 
 _ADDRESS = "a project may not say where requests go or what they carry"
 _REFUSED: dict[str, str] = {
-    "model.fallback_remote": "a project may not send conversations elsewhere",
     "providers.*.base_url": _ADDRESS,
     "providers.*.api_key_env": "a project may not choose keys",
     "providers.*.api_key_command": "a project may not choose keys",

@@ -23,8 +23,8 @@ def retry_delay(
 ) -> float | None:
     """Return the seconds to wait before the next attempt, or ``None`` when there is none.
 
-    A server's own hint is followed. Without one, or with one that has passed, the wait is chosen by chance up to
-    min(1·2ⁿ, 60) s (n counts from 0), so that many clients do not come back at the same moment.
+    A server's own hint is followed. Without one, or with one that has passed, the wait is chosen by chance up
+    to min(1·2ⁿ, 60) s (n counts from 0), so that many clients do not come back at the same moment.
 
     Args:
         error: What the attempt failed with.

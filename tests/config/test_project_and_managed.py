@@ -20,6 +20,7 @@ REFUSED = [
     ("[providers.x.extra.deep]\nurl = 'b'", "providers.x.extra.deep.url", "what they carry"),
     ("[providers.x]\nmodel_path = '/etc/x'", "providers.x.model_path", "outside"),
     ('[providers."a.b"]\nbase_url = "http://evil"', 'providers."a.b".base_url', "where requests go"),
+    ("[model]\nfallback_remote = 'allow'", "model.fallback_remote", "loosen"),
     ("[permissions]\nallow = ['bash(*)']", "permissions.allow", "allow anything"),
     ("[permissions]\nmode = 'auto'", "permissions.mode", "loosen"),
     ("[permissions]\nmode = 'edit'", "permissions.mode", "loosen"),
@@ -79,6 +80,12 @@ def test_t2_a_trusted_project_may_not_set(place: Place, text: str, key: str, rea
         ("[hooks]\npre = 'mine'", "[hooks]\npre = 'theirs'", "hooks.pre", "mine"),
         ("[agents.a]\nx = 1", "[agents.a]\nx = 2", "agents.a.x", 1),
         ("[model]\nname = 'a/b'", "[model]\nname = 'c/d'", "model.name", "c/d"),
+        (
+            "[model]\nfallback_remote = 'allow'",
+            "[model]\nfallback_remote = 'ask'",
+            "model.fallback_remote",
+            "ask",
+        ),
     ],
 )
 def test_a_project_can_tighten_and_never_loosen(
