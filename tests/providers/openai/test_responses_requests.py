@@ -227,7 +227,7 @@ def test_a_request_begins_with_the_bytes_of_the_last_one():
 
 def test_a_long_conversation_is_encoded_once():
     lasting = encoder()
-    messages = [user(TextBlock(text="x" * 200)) for _ in range(20_000)]
+    messages = [user(TextBlock(text="x" * 200)) for _ in range(8_000)]
     request = full(messages)
 
     def seconds() -> float:

@@ -40,7 +40,7 @@ def failure(body: bytes) -> ProviderError:
 
 
 @given(ITEMS, st.integers(1, 9), st.booleans(), st.sampled_from(["\n", "\r\n", "\r"]), st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_streamed_answer_equals_the_whole_one_however_its_bytes_are_cut(
     items: list[Item], cut: int, names: bool, line: str, data: st.DataObject
 ):
@@ -61,7 +61,7 @@ def test_a_streamed_answer_equals_the_whole_one_however_its_bytes_are_cut(
 
 
 @given(ITEMS.filter(bool), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_stream_that_just_ends_is_an_error(items: list[Item], data: st.DataObject):
     body = sse(list(events(items))[:-1])
     error = failure(body[: data.draw(st.integers(0, len(body)))])
@@ -271,7 +271,7 @@ def test_what_is_no_answer_is_an_error(body: bytes, kind: ErrorKind):
         max_leaves=12,
     )
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_json_comes_ends_in_an_answer_or_a_provider_error(event: Any):
     body = b"data: " + json.dumps(event).encode() + b"\n\n"
     try:
