@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from aar.config.schema import Config
 from aar.protocol.messages import Message, ReasoningBlock, TextBlock, ToolResultBlock, ToolUseBlock
@@ -63,13 +64,12 @@ CHAT = sorted(name for name, preset in PRESETS.items() if preset.kind == "chat" 
 async def test_each_server_gets_a_conversation_whose_calls_and_results_fit(name: str):
     body = await sent_by(name, max_output_tokens=77)
     types = pytest.importorskip("openai.types.chat.completion_create_params")
-    from pydantic import TypeAdapter
-
     wanted = TypeAdapter(types.CompletionCreateParamsStreaming)
     known = {key: value for key, value in body.items() if key not in {"reasoning", "thinking"}}
     for message in known["messages"]:
         message.pop("reasoning_content", None)
-    wanted.validate_python(known)
+    # Messages are declared as iterable, and so are validated as they are read.
+    assert len([list(message) for message in wanted.validate_python(known)["messages"]]) >= 5
     (answer,) = [message for message in body["messages"] if message.get("tool_calls")]
     (result,) = [message for message in body["messages"] if message["role"] == "tool"]
     assert answer["tool_calls"][0]["id"] == result["tool_call_id"]
