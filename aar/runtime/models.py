@@ -12,6 +12,7 @@ from aar.core.provider_runner import ActiveModel
 from aar.providers.base import ProviderCapabilities
 from aar.providers.factory import choose_model, make_provider, parse_model
 from aar.runtime.base import Base
+from aar.runtime.key_command import key_command
 from aar.runtime.model_data import describe
 
 _OLLAMA = ("127.0.0.1", 11434)
@@ -37,7 +38,12 @@ def make_active_model(
         )
         name, why = choice.name, choice.why
     provider = make_provider(
-        name, base.config, data_dir=base.paths.data, runtime_dir=base.paths.runtime, base_url=base_url
+        name,
+        base.config,
+        data_dir=base.paths.data,
+        runtime_dir=base.paths.runtime,
+        base_url=base_url,
+        run_command=key_command(base),
     )
     vendor, model = parse_model(name)
     told = _capabilities(provider.capabilities(model), base.config)

@@ -26,7 +26,7 @@ def config() -> None:
 def show(origin: bool, as_json: bool, **values: Any) -> None:
     """Show all settings as they hold here."""
     base = open_base(**take_runtime_options(values))
-    dumped = base.config.model_dump(mode="json")
+    dumped = _without_secrets(base.config.model_dump(mode="json"))
     if as_json:
         click.echo(json.dumps(dumped, indent=2))
         return
@@ -79,6 +79,18 @@ def validate(file: str | None) -> None:
     if problems:
         raise ConfigurationError(" ".join(problems))
     click.echo(f"{target} is valid.")
+
+
+def _without_secrets(dumped: dict[str, Any]) -> dict[str, Any]:
+    """Return settings without values that carry keys: headers, environments, what is named a secret."""
+    from aar.safety.redact import MARK, Redactor
+
+    for tables in (dumped["providers"], dumped["mcp"]["servers"]):
+        for table in cast("dict[str, dict[str, Any]]", tables).values():
+            for name in ("headers", "env"):
+                if table.get(name):
+                    table[name] = dict.fromkeys(table[name], MARK)
+    return Redactor().redact_json(dumped)
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

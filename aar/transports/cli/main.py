@@ -17,6 +17,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "tui": ("tui:tui", "Work with the assistant on the full screen."),
     "sessions": ("sessions:sessions", "List, show, copy, rename and delete sessions."),
     "config": ("config:config", "Show, read and change settings."),
+    "auth": ("auth:auth", "Keep, list and forget keys of model servers."),
     "models": ("models:models", "List models, and fetch the embedded one."),
     "tools": ("tools:tools", "List the tools that the model gets."),
     "prompt": ("prompt:prompt", "Show the system prompt."),
