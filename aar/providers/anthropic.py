@@ -16,6 +16,7 @@ from aar.providers.anthropic_adapt import LearntTraits
 from aar.providers.anthropic_client import (
     HOME_SEAL,
     Endpoint,
+    connection_headers,
     open_client,
     request_headers,
     warm,
@@ -61,7 +62,9 @@ class AnthropicProvider(Provider):
         """
         self._endpoint = endpoint
         self._describe = describe
-        self._http = HttpClient(endpoint.base_url, {}, endpoint.timeout, endpoint.idle_timeout)
+        self._http = HttpClient(
+            endpoint.base_url, connection_headers(endpoint), endpoint.timeout, endpoint.idle_timeout
+        )
         self.server = server_of(endpoint.base_url)
         self._client: Client | None = None
         self._lock = asyncio.Lock()
@@ -205,9 +208,7 @@ class AnthropicProvider(Provider):
 
         self._check_signed_in(client)
         betas = self._betas(request, {"thinking": plan.thinking})
-        headers = request_headers(
-            self._endpoint, client, [] if self._endpoint.backend == "bedrock" else betas
-        )
+        headers = request_headers(self._endpoint, [] if self._endpoint.backend == "bedrock" else betas)
         try:
             answer = await client.post(
                 self._endpoint.path(request.model, stream=stream),
@@ -335,7 +336,7 @@ class AnthropicProvider(Provider):
             self._check_signed_in(client)
             import httpx2
 
-            headers = request_headers(self._endpoint, client, [])
+            headers = request_headers(self._endpoint, [])
             path = "/v1/models?limit=1000"
             response = await client.get(path, cast_to=httpx2.Response, options={"headers": headers})
         except APIStatusError as error:

@@ -218,12 +218,18 @@ def _open_vertex(endpoint: Endpoint, http: AsyncClient, headers: dict[str, str],
     )
 
 
-def request_headers(endpoint: Endpoint, client: Client, betas: list[str]) -> dict[str, Any]:
-    """Return the headers of one request.
+def connection_headers(endpoint: Endpoint) -> dict[str, str]:
+    """Return the headers that the connection itself adds, which the SDK neither sees nor logs.
 
-    The SDK sends a key as a bearer token. Other servers that speak this wire look for it in ``x-api-key``,
-    as Anthropic's own documentation tells.
+    The SDK sends a key as a bearer token. Other servers that speak this wire look for it in ``x-api-key``.
     """
+    if endpoint.backend != "api" or endpoint.may_sign_in or endpoint.key is None:
+        return {}
+    return {"x-api-key": endpoint.key.get_secret_value()}
+
+
+def request_headers(endpoint: Endpoint, betas: list[str]) -> dict[str, Any]:
+    """Return the headers of one request; none of them is secret, as the SDK may log them."""
     from anthropic import Omit
 
     headers: dict[str, Any] = {"Accept": "text/event-stream, application/json"}
@@ -236,9 +242,7 @@ def request_headers(endpoint: Endpoint, client: Client, betas: list[str]) -> dic
     if not endpoint.may_sign_in:
         if not is_loopback(host_of(endpoint.base_url)):
             headers |= {name: Omit() for name in _environment_headers() if name.lower() not in given}
-        if endpoint.key is not None and "x-api-key" not in given:
-            headers["x-api-key"] = endpoint.key.get_secret_value()
-        elif endpoint.key is None and "authorization" not in given:
+        if endpoint.key is None and "authorization" not in given:
             headers["Authorization"] = Omit()
     return headers
 
