@@ -20,7 +20,7 @@ from aar.core.answer import Answer, store_answer
 from aar.core.attempt import Attempt, PassingNotice, as_delta
 from aar.core.cache_watch import CacheWatch
 from aar.core.fallback import FallbackChain
-from aar.core.retry_rules import retry_delay
+from aar.core.retry_rules import retry_delay, with_told_wait
 from aar.core.server_guards import PATIENCE_S, Patience, ServerGuards, Sleep
 from aar.core.tokens import MessageEstimates, estimate_text, estimate_tools
 from aar.protocol.errors import ErrorKind, ProviderError
@@ -178,7 +178,7 @@ class ProviderRunner:
             except ProviderError as error:
                 delay = self._delay(error, number, remaining_s(), attempt)
                 if delay is None:
-                    return attempt, error, number
+                    return attempt, with_told_wait(error), number
                 await self._wait(error, number, delay, attempt)
             except BaseException:  # a cancel, or a defect: what was shown is kept in any case
                 attempt.keep_partial()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
@@ -41,3 +42,17 @@ def retry_delay(
     if not delay:
         delay = chance() * min(2.0 ** (attempt - 1), MAX_DELAY_S)
     return None if remaining_s is not None and delay >= remaining_s else delay
+
+
+def with_told_wait(error: ProviderError) -> ProviderError:
+    """Return ``error``, whose sentence now ends with how long the server asks to wait, if it does."""
+    wait = error.retry_after_s
+    if wait is not None and wait >= 1 and error.retryable:
+        error.args = (f"{error} It asks to wait {_for_people(wait)}.",)
+    return error
+
+
+def _for_people(seconds: float) -> str:
+    if seconds < 120:
+        return f"{math.ceil(seconds)} s"
+    return f"{math.ceil(seconds / 60)} min" if seconds < 7200 else f"{math.ceil(seconds / 3600)} h"

@@ -285,7 +285,7 @@ def test_no_minute_ever_holds_more_than_is_allowed(
     for size, pause in asks:
         clock.now += pause
         while not isinstance(answer := limits.take(size), Slot):
-            assert 0 < answer <= 60
+            assert 0 < answer < 60.001
             clock.now += answer
         sent.append((clock.now, size))
     for at, _ in sent:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aar.core.retry_rules import MAX_TOLD_DELAY_S, retry_delay
+from aar.core.retry_rules import MAX_TOLD_DELAY_S, retry_delay, with_told_wait
 from aar.protocol.errors import RETRYABLE_KINDS, ErrorKind, ProviderError
 from aar.providers.http_errors import server_error
 from aar.providers.wait_hints import wait_hint
@@ -124,3 +124,16 @@ def test_a_server_that_says_that_it_is_useless_is_not_asked_again() -> None:
     told = server_error(500, {"x-should-retry": "false"}, b"no", server="s", model="m")
     assert (told.error_kind, told.retryable) == (ErrorKind.PROVIDER_INTERNAL, False)
     assert server_error(500, {}, b"no", server="s", model="m").retryable
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(1, "1 s"), (59.2, "60 s"), (119, "119 s"), (121, "3 min"), (7200, "2 h"), (90_000, "25 h")],
+)
+def test_the_last_word_says_how_long_the_server_asks_to_wait(seconds: float, words: str) -> None:
+    assert str(with_told_wait(error(seconds))) == f"No. It asks to wait {words}."
+
+
+@pytest.mark.parametrize("failure", [error(), error(0.5), error(60, final=True), error(60, ErrorKind.AUTH)])
+def test_where_no_wait_helps_none_is_told(failure: ProviderError) -> None:
+    assert str(with_told_wait(failure)) == "No."
