@@ -106,10 +106,13 @@ class OllamaProvider(OpenAICompatibleProvider):
         facts = self._facts.get(model) or (thread.facts if thread is not None else None)
         if facts is None:
             facts = await self._show(model)
+        if facts is None:
+            return UNKNOWN
         self._facts[model] = facts
         return facts
 
-    async def _show(self, model: str) -> ModelFacts:
+    async def _show(self, model: str) -> ModelFacts | None:
+        """Ask for the facts; ``None``: there was no answer, and it is worth asking again."""
         import httpx2
 
         try:
@@ -117,7 +120,7 @@ class OllamaProvider(OpenAICompatibleProvider):
             async with asyncio.timeout(SHOW_TIMEOUT_S):
                 response = await client.post(f"{self._url}/api/show", json={"model": model})
         except (httpx2.HTTPError, httpx2.StreamError, OSError, TimeoutError):
-            return UNKNOWN  # If it cannot be reached, the question itself will tell.
+            return None  # If it cannot be reached, the question itself will tell.
         return read_facts(parse_body(response.content)) if response.status_code == 200 else UNKNOWN
 
     async def list_models(self) -> list[str]:
@@ -186,6 +189,7 @@ class OllamaProvider(OpenAICompatibleProvider):
             fixed = _whole(_options_in(self._endpoint.extra).get("num_ctx"))
             configured = configured_window(self._config, self.name)
             self._windows[model] = ContextWindow(facts, configured, fixed)
+        self._windows[model].update(facts)
         return self._windows[model]
 
     # Errors

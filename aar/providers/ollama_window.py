@@ -58,6 +58,11 @@ class ContextWindow:
         self._scale = 1.0
         self._allotted = max(FIRST_STEP, facts.own_num_ctx or 0)
 
+    def update(self, facts: ModelFacts) -> None:
+        """Take what the server tells of the model by now."""
+        self._facts = facts
+        self._allotted = max(self._allotted, facts.own_num_ctx or 0)
+
     @property
     def limit(self) -> int | None:
         """The most that may be allotted."""

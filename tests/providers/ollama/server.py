@@ -91,6 +91,7 @@ class OllamaServer:
         facts: Answer of ``/api/show``; ``None``: 404.
         models: Names that ``/api/tags`` lists.
         show_delay_s: Seconds before the facts are told.
+        port: On 127.0.0.1; 0: any that is free.
         requests: Bodies of all questions.
         shown: For which models facts were asked.
         headers: Of the last question, names in lower case.
@@ -100,6 +101,7 @@ class OllamaServer:
     facts: dict[str, Any] | None = None
     models: Sequence[str] = ()
     show_delay_s: float = 0
+    port: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
@@ -113,7 +115,7 @@ class OllamaServer:
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._client, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._client, "127.0.0.1", self.port)
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -292,6 +292,20 @@ async def test_an_ollama_that_does_not_run_is_named():
     )
 
 
+async def test_an_ollama_that_is_started_later_is_asked_what_its_model_can_do():
+    async with OllamaServer([Says(text="ok")], facts=QWEN) as server:
+        address = server.base_url
+        port = int(address.rpartition(":")[2])
+    provider = provider_of(address)
+    assert provider.capabilities("qwen3:8b").context_window != 40_960
+    with pytest.raises(ProviderError, match="not running"):
+        await provider.complete(ask())
+    async with OllamaServer([Says(text="ok")], facts=QWEN, port=port):
+        assert (await provider.complete(ask())).text == "ok"
+    assert provider.capabilities("qwen3:8b").context_window == 40_960
+    await provider.aclose()
+
+
 async def test_models_are_listed():
     async with OllamaServer([], models=["qwen3:8b", "gpt-oss:20b"]) as server:
         provider = provider_of(f"{server.base_url}/v1")
