@@ -138,6 +138,7 @@ def _chat(
         stream_options=preset.stream_options,
         fill_reasoning=preset.fill_reasoning,
         bridge_tools=preset.bridge_tools,
+        cache_marks=preset.cache_marks and config.model.cache != "off",
     )
     endpoint = Endpoint(
         name=preset.name,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 OPTIONAL = (
     "stream_options",
     "prompt_cache_key",
+    "cache_control",
     "reasoning_effort",
     "reasoning",
     "thinking",

@@ -33,6 +33,7 @@ ReasoningStyle = Literal["effort", "openrouter", "template", "thinking", "thinki
 (DeepSeek), or not at all."""
 
 _BUDGETS = ((1, "none"), (2_000, "minimal"), (6_000, "low"), (20_000, "medium"))
+_MARKED = "anthropic/"
 _BRIDGE = "I have the results."
 _KEPT_REQUESTS = 256
 _KEPT_CONVERSATIONS = 8
@@ -53,6 +54,8 @@ class WireOptions:
         fill_reasoning: Whether each earlier tool call must come with ``reasoning_content``, be it empty, as
             is so of DeepSeek and Kimi when they think.
         bridge_tools: Whether an answer must stand between a tool's result and what the user says (Mistral).
+        cache_marks: Whether prompts of Claude models are kept in a cache only when that is asked for
+            (OpenRouter); the mark stands at the end of the prompt and moves with it.
     """
 
     server: str
@@ -64,6 +67,7 @@ class WireOptions:
     stream_options: bool = True
     fill_reasoning: bool = False
     bridge_tools: bool = False
+    cache_marks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +205,8 @@ class RequestEncoder:
             fields["response_format"] = _response_format(request.output_schema)
         if request.cache_key and self.options.cache_key:
             fields["prompt_cache_key"] = request.cache_key
+        if self.options.cache_marks and request.model.startswith(_MARKED):
+            fields["cache_control"] = {"type": "ephemeral"}
         if request.reasoning is not None:
             fields.update(_reasoning(self.options, request.reasoning))
         return fields

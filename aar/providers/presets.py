@@ -29,6 +29,7 @@ class Preset:
         stream_options: Whether usage in a stream is to be asked for; Mistral tells it unasked.
         fill_reasoning: Whether earlier tool calls must come with ``reasoning_content``, be it empty.
         bridge_tools: Whether an answer must stand between a tool's result and what the user says.
+        cache_marks: Whether prompts of Claude models are cached only when that is asked for.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Preset:
     stream_options: bool = True
     fill_reasoning: bool = False
     bridge_tools: bool = False
+    cache_marks: bool = False
 
 
 _ALL = (
@@ -80,6 +82,7 @@ _ALL = (
         hosts=("openrouter.ai",),
         reasoning="openrouter",
         top_effort="xhigh",
+        cache_marks=True,
     ),
     Preset(
         "deepseek",

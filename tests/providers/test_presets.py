@@ -35,8 +35,8 @@ STEERED = [
 ]
 
 
-def provider_of(name: str, base_url: str) -> Provider:
-    config = Config.model_validate({"providers": {name: {"timeout": 5}}})
+def provider_of(name: str, base_url: str, **tables: Any) -> Provider:
+    config = Config.model_validate({"providers": {name: {"timeout": 5}}, **tables})
     nowhere = Path("/nowhere")
     return make_provider(
         f"{name}/m", config, data_dir=nowhere, runtime_dir=nowhere, base_url=base_url, environ={}
@@ -107,6 +107,23 @@ async def test_each_server_is_told_to_think_in_its_own_words(name: str, level: s
     assert {key: body.get(key) for key in fields} == fields
     told = {"reasoning", "reasoning_effort", "thinking", "chat_template_kwargs"} & set(body)
     assert told == set(fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "cache", "marked"),
+    [
+        ("openrouter", "anthropic/claude-x", "auto", True),
+        ("openrouter", "anthropic/claude-x", "off", False),
+        ("openrouter", "google/gemini-x", "auto", False),
+        ("groq", "anthropic/claude-x", "auto", False),
+    ],
+)
+async def test_a_cache_that_must_be_asked_for_is_asked_for(name: str, model: str, cache: str, marked: bool):
+    async with ModelServer([Reply(text="ok")]) as server:
+        provider = provider_of(name, server.base_url, model={"cache": cache})
+        await provider.complete(ProviderRequest(model=model, system="s", messages=STEERED))
+        await provider.aclose()
+    assert (server.requests[0].body.get("cache_control") == {"type": "ephemeral"}) is marked
 
 
 @pytest.mark.parametrize("name", ["deepseek", "moonshot"])
