@@ -73,6 +73,7 @@ class ProviderRunner:
         """The model that is asked now; another than ``home`` after a fallback."""
         self.home = active
         """The model that each prompt begins with."""
+        self._prepared_for = active
         self._settings = settings
         self._clock = clock
         self._chance = chance
@@ -86,10 +87,7 @@ class ProviderRunner:
     # --- which model ---------------------------------------------------------------------------------
 
     def switch(self, active: ActiveModel, emit: Emit, *, by: str = "user") -> None:
-        """Let another model answer from the next request on; the user wants it so.
-
-        The view of the conversation must be made anew for it, as `Agent` does at the start of each run.
-        """
+        """Let another model answer from the next request on, also in the middle of a run, as the user wants."""
         before = self.active
         self.active = self.home = active
         if self._fallback is not None:
@@ -106,6 +104,7 @@ class ProviderRunner:
             before, self.active = self.active, self.home
             reason = "A new prompt begins with the first model again."
             emit.append(ModelSwitch(from_model=before.name, to_model=self.home.name, reason=reason))
+        self._prepared_for = self.active
 
     # --- requests ------------------------------------------------------------------------------------
 
@@ -135,46 +134,52 @@ class ProviderRunner:
         """
         sent = 0
         while True:
-            attempt, error, used = await self._ask_model(request, emit, make_parser, remaining_s, sent)
+            active = self.active
+            if active is not self._prepared_for:
+                self._prepared_for = active
+                if remake is not None:
+                    request, make_parser = await remake(active)
+                else:
+                    request = replace(request, model=active.model)
+            attempt, error, used = await self._ask_model(
+                active, request, emit, make_parser, remaining_s, sent
+            )
             sent += used
             if isinstance(error, Answer):
                 return error
             try:
-                fallen = await self._next_model(error, attempt, emit)
+                goes_on = await self._next_model(active, error, attempt, emit)
             except BaseException:
                 attempt.keep_partial()
                 raise
-            if not fallen:
+            if not goes_on:
                 attempt.keep_partial()
                 raise error
-            if remake is not None:
-                request, make_parser = await remake(self.active)
-            else:
-                request = replace(request, model=self.active.model)
 
     async def _ask_model(
         self,
+        active: ActiveModel,
         request: ProviderRequest,
         emit: Emit,
         make_parser: MakeParser | None,
         remaining_s: Callable[[], float | None],
         sent: int,
     ) -> tuple[Attempt, Answer | ProviderError, int]:
-        """Ask the present model until it has answered or finally failed.
+        """Ask ``active`` until it has answered or finally failed.
 
         Returns the last attempt, the answer or failure, and how many attempts were made.
         """
         number = 0
         patience = Patience(PATIENCE_S if self._fallback is None or self._fallback.exhausted else 0.0)
-        if self.active.pricing is not None:
-            self.active.pricing.start()
+        if active.pricing is not None:
+            active.pricing.start()
         while True:
             number += 1
             attempt = Attempt(emit, make_parser, self._clock())
-            self._note(f"request {self.active.name} attempt {number}", partial(_traced_request, request))
+            self._note(f"request {active.name} attempt {number}", partial(_traced_request, request))
             try:
-                response = await self._guarded(request, attempt, remaining_s, patience)
-                price = await self.active.price()
+                response = await self._guarded(active, request, attempt, remaining_s, patience)
+                price = await active.price()
             except ProviderError as error:
                 delay = self._delay(error, number, remaining_s(), attempt)
                 if delay is None:
@@ -184,8 +189,9 @@ class ProviderRunner:
                 attempt.keep_partial()
                 raise
             else:
-                self._note(f"answer {self.active.name}", partial(repr, response))
-                return attempt, self._store(request, response, attempt, sent + number, price), number
+                self._note(f"answer {active.name}", partial(repr, response))
+                answer = self._store(active, request, response, attempt, sent + number, price)
+                return attempt, answer, number
 
     def _note(self, label: str, text: Callable[[], str]) -> None:
         if self._trace is not None:
@@ -193,6 +199,7 @@ class ProviderRunner:
 
     async def _guarded(
         self,
+        active: ActiveModel,
         request: ProviderRequest,
         attempt: Attempt,
         remaining_s: Callable[[], float | None],
@@ -200,26 +207,23 @@ class ProviderRunner:
     ) -> ProviderResponse:
         """Ask once, when the server may be asked."""
         admission = await self._guards.admit(
-            self.active,
+            active,
             attempt.emit,
-            tokens=self._tokens(request),
+            tokens=self._prompt_tokens(request) if self._guards.counts_tokens(active) else 0,
             remaining_s=remaining_s,
             patience=patience,
         )
         attempt.start = self._clock()
         try:
-            response = await self._ask(request, attempt)
+            response = await self._ask(active, request, attempt)
         except BaseException as error:
             admission.done(error)
             raise
         admission.done(None, response.usage)
         return response
 
-    def _tokens(self, request: ProviderRequest) -> int:
-        return self._prompt_tokens(request) if self._guards.counts_tokens(self.active) else 0
-
-    async def _ask(self, request: ProviderRequest, attempt: Attempt) -> ProviderResponse:
-        provider = self.active.provider
+    async def _ask(self, active: ActiveModel, request: ProviderRequest, attempt: Attempt) -> ProviderResponse:
+        provider = active.provider
         if not self._settings.stream:
             response = await provider.complete(request)
             for place, block in enumerate(response.blocks):
@@ -232,7 +236,7 @@ class ProviderRunner:
                     return delta.response
         raise ProviderError(
             ErrorKind.INCOMPLETE_STREAM,
-            f"The answer of {self.active.name} ended without its end mark; nothing of it was run.",
+            f"The answer of {active.name} ended without its end mark; nothing of it was run.",
         )
 
     def _delay(
@@ -258,18 +262,24 @@ class ProviderRunner:
         )
         await self._sleep(delay)
 
-    async def _next_model(self, error: ProviderError, attempt: Attempt, emit: Emit) -> bool:
+    async def _next_model(
+        self, failed: ActiveModel, error: ProviderError, attempt: Attempt, emit: Emit
+    ) -> bool:
         """Let the next model of the chain go on; ``False``: there is none, or none that may."""
-        if self._fallback is None or attempt.showed_call:
-            return False
-        fallen = await self._fallback.next(self.home, self.active, error, emit)
-        if fallen is None:
-            return False
+        if self.active is failed:
+            if self._fallback is None or attempt.showed_call:
+                return False
+            fallen = await self._fallback.next(self.home, failed, error, emit)
+            if fallen is None:
+                return False
+            self.active = fallen
         attempt.close()
-        before, self.active = self.active, fallen
         emit.append(
             ModelSwitch(
-                from_model=before.name, to_model=fallen.name, reason=str(error), discard=attempt.published
+                from_model=failed.name,
+                to_model=self.active.name,
+                reason=str(error),
+                discard=attempt.published,
             )
         )
         return True
@@ -278,13 +288,13 @@ class ProviderRunner:
 
     def _store(
         self,
+        active: ActiveModel,
         request: ProviderRequest,
         response: ProviderResponse,
         attempt: Attempt,
         attempts: int,
         price: Price | None,
     ) -> Answer:
-        active = self.active
         usage = response.usage or self._estimated(request, response)
         meta = ProviderMeta(
             provider=active.provider.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,18 @@ from aar.core.session import Session
 from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError
 from aar.protocol.events import Approval, ApprovalRequest
 from aar.providers.base import Dialect, ProviderCapabilities
-from tests.support.fakes import Person, ToldProvider, Turn, World, call, check_messages, no_tasks_left, until
+from tests.support.fakes import (
+    Person,
+    ToldProvider,
+    Turn,
+    World,
+    call,
+    check_messages,
+    done,
+    no_tasks_left,
+    tool,
+    until,
+)
 
 FINAL = frozenset({ErrorKind.INVALID_REQUEST, ErrorKind.CONTENT_FILTER, ErrorKind.CONTEXT_OVERFLOW})
 
@@ -273,6 +285,43 @@ async def test_a_session_with_a_question_about_a_fallback_can_be_resumed(tmp_pat
 
 
 # --- the user wants another model
+
+
+async def test_the_user_switches_in_the_middle_of_a_run(tmp_path: Path) -> None:
+    other = model("b/y", "I take over.", dialect="text")
+
+    def switch(_arguments: dict[str, Any], _context: Any) -> Any:
+        world.agent.runner.switch(other, world.session)
+        return done()
+
+    world = World(tmp_path, [Turn(calls=[call("switch")]), "Never."], tools=[tool("switch", switch)])
+    assert (await world.run()).text == "I take over."
+    (request,) = requests(other)
+    assert (request.model, request.tools) == ("y", ())
+    assert len(world.provider.requests) == 1
+
+
+async def test_an_answer_under_way_is_still_that_of_the_model_that_gives_it(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    world = World(tmp_path, [Turn("First.", gate=gate)])
+    run = world.start()
+    await until(lambda: world.provider.requests)
+    world.agent.runner.switch(model("b/y", "Second."), world.session)
+    gate.set()
+    assert (await run).text == "First."
+    assert world.of("provider_meta")[0].provider == "told"
+    assert (await world.run()).text == "Second."
+
+
+async def test_a_model_that_the_user_left_while_it_failed_is_not_asked_again(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    world = World(tmp_path, [failing(gate=gate)])
+    run = world.start()
+    await until(lambda: world.provider.requests)
+    world.agent.runner.switch(model("b/y", "I go on."), world.session)
+    gate.set()
+    assert (await run).text == "I go on."
+    assert len(world.provider.requests) == 1
 
 
 async def test_the_user_switches_between_two_prompts(tmp_path: Path) -> None:
