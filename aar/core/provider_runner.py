@@ -87,7 +87,7 @@ class ProviderRunner:
     # --- which model ---------------------------------------------------------------------------------
 
     def switch(self, active: ActiveModel, emit: Emit, *, by: str = "user") -> None:
-        """Let another model answer from the next request on, also in the middle of a run, as the user wants."""
+        """Let another model answer from the next request on, also in the middle of a run."""
         before = self.active
         self.active = self.home = active
         if self._fallback is not None:
