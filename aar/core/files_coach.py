@@ -8,9 +8,10 @@ touching tests by the way, and hears at once what is surely wrong with what it w
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from typing import Any
 
 from aar.core.project_files import ProjectFiles
 from aar.core.python_check import check_python, lost_definitions
@@ -21,6 +22,7 @@ from aar.providers.text_tools import ParsedText, Parser
 
 _MAX_REVIEWS = 3
 _LOOKING = frozenset({"bash", "read_file"})
+_WRITING = frozenset({"write_file", "edit_file"})
 _MAX_REPEATED = 600
 _MIN_OUTPUT = 900
 _TEST_NAME = re.compile(r"(^|/)(tests?/|test_[^/]*$|[^/]*_test\.|[^/]*\.(test|spec)\.|conftest\.py$)")
@@ -40,11 +42,11 @@ _RENAME = re.compile(
 _FILE_NAME = re.compile(
     r"(?<![\w./-])([\w-]+(?:/[\w.-]+)*\.(?:py|js|ts|md|txt|json|toml|yaml|yml|sh|html|css|c|go|rs))\b"
 )
-_IS_QUESTION = re.compile(
+IS_QUESTION = re.compile(
     r"^\s*(?:what|which|why|how|where|who|when|explain|describe|summari[sz]e)\b(?:[^.!?]|\.\w)*[?.]?\s*$",
     re.IGNORECASE,
 )
-_ABOUT_RUNNING = re.compile(r"\b(?:run|execute|install)\b", re.IGNORECASE)
+ABOUT_RUNNING = re.compile(r"\b(?:run|execute|install)\b", re.IGNORECASE)
 
 ANSWER_FORM = "Answer with the changed files, complete."
 READ_FORM = "To see another file first, answer only with READ: and its path."
@@ -89,19 +91,22 @@ class FilesCoach:
         self.words = words
         self.failure = failure
         text = self.project.describe(words, failure, self.budget)
+        self._note_known_problems()
+        return as_context("notes", "project", text)
+
+    def _note_known_problems(self) -> None:
         self._known_problems = frozenset(self._problems(self.project.paths))
-        return _context("notes", "project", text)
 
     def reminder(self) -> Event:
         """Return the event that tells the form of the answer; it comes after the user's words."""
-        if _IS_QUESTION.search(self.words):
-            return _context("notes", "form of the answer", "Answer in words.")
+        if IS_QUESTION.search(self.words):
+            return as_context("notes", "form of the answer", "Answer in words.")
         forms = [self.form()]
         if not self.project.all_shown:
             forms.append(READ_FORM)
-        if _ABOUT_RUNNING.search(self.words):
+        if ABOUT_RUNNING.search(self.words):
             forms.append(RUN_FORM)
-        return _context("notes", "form of the answer", " ".join(forms))
+        return as_context("notes", "form of the answer", " ".join(forms))
 
     def form(self, paths: Sequence[str] = ()) -> str:
         """Return how to answer: with ``paths`` if given, else with new files that the task names."""
@@ -135,6 +140,14 @@ class FilesCoach:
             parts.append(f"The check fails:\n```\n{self.failure}\n```")
         parts += [f"Task: {self.words}", self.objection or self.form()]
         return Message(role="user", content=(TextBlock(text="\n\n".join(part for part in parts if part)),))
+
+    def extra(self) -> Mapping[str, Any]:
+        """Return more fields for the next request; here none."""
+        return {}
+
+    def remind(self, messages: list[Message]) -> list[Message]:
+        """Return ``messages`` as they are to be sent; here nothing is added."""
+        return messages
 
     def set_back(self, failure: str | None = None, objection: str = "") -> None:
         """Take note that the last answer was not good enough, and why."""
@@ -183,7 +196,7 @@ class FilesCoach:
         Small models add them out of habit, and then run them over and over; ``--verify`` checks the work.
         """
         wrote = any(call.name not in _LOOKING for call in calls)
-        if not wrote or _ABOUT_RUNNING.search(self.words):
+        if not wrote or ABOUT_RUNNING.search(self.words):
             return calls
         return [call for call in calls if call.name not in _LOOKING]
 
@@ -212,10 +225,8 @@ class FilesCoach:
 
     def _without_tests(self, calls: list[ToolUseBlock]) -> list[ToolUseBlock]:
         """Leave existing tests alone when the task is about other files."""
-        if _ABOUT_TESTS.search(self.words):
-            return calls
         tests = [call for call in calls if self._changes_unasked_test(call)]
-        others = [call for call in calls if call.name == "write_file" and call not in tests]
+        others = [call for call in calls if call.name in _WRITING and call not in tests]
         if not tests or not others:
             return calls
         for call in tests:
@@ -224,9 +235,14 @@ class FilesCoach:
 
     def _changes_unasked_test(self, call: ToolUseBlock) -> bool:
         path = str(call.arguments.get("path", ""))
+        return call.name in _WRITING and self._is_unasked_test(path)
+
+    def _is_unasked_test(self, path: str) -> bool:
+        if _ABOUT_TESTS.search(self.words):
+            return False
         named = path in self.words or PurePosixPath(path).name in self.words
         existing = path in self.project.known_paths()
-        return call.name == "write_file" and existing and not named and _TEST_NAME.search(path) is not None
+        return existing and not named and _TEST_NAME.search(path) is not None
 
     def _remember(self, calls: Sequence[ToolUseBlock]) -> None:
         self._before = {}
@@ -251,7 +267,7 @@ class FilesCoach:
         self.reviews += 1
         listed = "\n".join(f"- {problem}" for problem in problems[:8])
         paths = [path for path in self.project.paths if any(text.startswith(path) for text in problems)]
-        return _context("diagnostics", "Problems in what you wrote", f"{listed}\n{self.form(paths)}")
+        return as_context("diagnostics", "Problems in what you wrote", f"{listed}\n{self.form(paths)}")
 
     def _problems(self, paths: Sequence[str]) -> list[str]:
         return check_python(paths[:300], self.project.content, self.project.known_paths())
@@ -290,5 +306,6 @@ class _GuardedParser:
         return self._coach.look_over(parsed)
 
 
-def _context(source: str, label: str, text: str) -> ContextEvent:
+def as_context(source: str, label: str, text: str) -> ContextEvent:
+    """Return words of aar's own for the model."""
     return ContextEvent(source=source, label=label, content=(TextBlock(text=text),))

@@ -142,17 +142,16 @@ class ProjectFiles:
         ]
         for file in chosen:
             self._shown[file.path] = file.text
-        parts = [f"Files of the project:\n{self._listing()}"]
+        parts = [self.listing()]
         ordered = sorted(chosen, key=lambda file: file.path)
         parts += [show_file(file.path, file.text) for file in ordered]
         return "\n\n".join(parts)
 
-    def _listing(self) -> str:
-        if not self.paths:
-            return "(none yet)"
+    def listing(self) -> str:
+        """Return the names of the project's files, those near its root first."""
         more = len(self.paths) - _MAX_LISTED
         listed = self.paths[:_MAX_LISTED] + ([f"… and {more} more"] if more > 0 else [])
-        return "\n".join(listed)
+        return "\n".join(["Files of the project:", *(listed or ["(none yet)"])])
 
 
 def show_file(path: str, text: str) -> str:

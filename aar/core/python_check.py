@@ -169,7 +169,9 @@ def _module_file(path: str, node: ast.ImportFrom, known: frozenset[str]) -> str 
             here = here.parent
         bases = [here]
     else:
-        bases = [here, *here.parents, PurePosixPath("src")]
+        # The folder of a package is not searched for modules: `import x` there is not its own x.py.
+        around = [base for base in (here, *here.parents) if (base / "__init__.py").as_posix() not in known]
+        bases = [*around, PurePosixPath("src")]
     for base in bases:
         stem = base.joinpath(*parts).as_posix()
         for candidate in (f"{stem}.py", f"{stem}/__init__.py"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aar.core.files_coach import FilesCoach
     from aar.providers.text_tools import Parser
 
-_OWN = frozenset({"temperature", "max_output_tokens"})
+_OWN = frozenset({"temperature", "max_output_tokens", "stop"})
 _TEMPERATURES = (0.0, 0.3, 0.6, 0.8)
 _WRITES = frozenset({SideEffect.WRITE})
 
@@ -34,7 +34,7 @@ class SessionView:
         prompt: System prompt.
         tools: Tools that the model may use.
         resolve: Our name of a tool for a name that a model used, or ``None``.
-        coach: Help for a model of the ``files`` dialect.
+        coach: Help for a small model.
         agent_id: Whose conversation.
         settings: More fields of the request (``max_output_tokens``, ``temperature`` …).
     """
@@ -69,9 +69,11 @@ class SessionView:
             system=self.prompt.text,
             messages=messages,
             tools=self.tools if tools and self.dialect == "native" else (),
+            extra=self.coach.extra() if tools and self.coach is not None else {},
             cache_key=self.session.session_id,
             temperature=self._temperature(),
             max_output_tokens=self._max_output(),
+            stop=self._stop(),
             **{name: value for name, value in self.settings.items() if name not in _OWN},
         )
 
@@ -79,11 +81,22 @@ class SessionView:
         configured: int | None = self.settings.get("max_output_tokens")
         return self.coach.max_output_tokens if configured is None and self.coach is not None else configured
 
+    def _stop(self) -> tuple[str, ...]:
+        """Return what ends an answer: what is configured, and where the dialect begins to invent results."""
+        configured: Sequence[str] = self.settings.get("stop") or ()
+        if self.dialect != "text":
+            return tuple(configured)
+        from aar.providers.text_tools import STOP_SEQUENCES
+
+        return (*configured, *STOP_SEQUENCES[self.dialect])
+
     def _messages(self) -> list[Message]:
         if self.coach is None:
             return self.session.messages(self.agent_id)
         fresh = self.coach.fresh()
-        return [fresh] if fresh is not None else without_dead_ends(self.session.messages(self.agent_id))
+        if fresh is not None:
+            return [fresh]
+        return self.coach.remind(without_dead_ends(self.session.messages(self.agent_id)))
 
     def _temperature(self) -> float | None:
         """Return the temperature: a small model that was sent back must not give the same answer again."""
@@ -105,7 +118,7 @@ class SessionView:
         dialect, coach = self.active.capabilities.dialect, self.coach
         if coach is None:
             return make_parser(dialect, self.resolve)
-        return coach.guard(make_parser(dialect, self.resolve, coach.project))
+        return coach.guard(make_parser(dialect, self.resolve, coach.project, led=True))
 
     def ends_turn(self, tool_names: list[str]) -> bool:
         """Tell whether calls of these tools are the model's whole turn.

@@ -37,7 +37,10 @@ class ProviderCapabilities:
         dialect: See `Dialect`.
         price: ``None`` when not known; a local model's is 0.
         compact_prompt: Whether the short system prompt and small tool set should be used.
+        grammar: Whether ``extra`` of a request may hold a ``grammar`` (GBNF) for the answer.
         small: Whether it has so few weights that it needs to be led step by step.
+        output_schema: Whether the server can hold an answer to a JSON Schema: not, only in a request without
+            tools, or beside them.
     """
 
     context_window: int = 128_000
@@ -50,6 +53,8 @@ class ProviderCapabilities:
     price: Price | None = None
     compact_prompt: bool = False
     small: bool = False
+    grammar: bool = False
+    output_schema: Literal["none", "alone", "with_tools"] = "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,8 @@ class LocalProvider(Provider):
             dialect="files",
             price=Price(input=0, output=0),
             compact_prompt=True,
+            small=True,
+            grammar=True,
         )
 
     async def list_models(self) -> list[str]:

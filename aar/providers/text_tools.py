@@ -14,21 +14,24 @@ from aar.providers.dialects.paths import FilesContext, NoFiles
 from aar.providers.dialects.render import MessageRenderer, render_messages, render_tools_prompt
 from aar.providers.dialects.text_calls import TextCallParser
 
-STOP_SEQUENCES: dict[str, tuple[str, ...]] = {"text": ("\nObservation:", "<tool_result"), "files": ()}
+STOP_SEQUENCES: dict[str, tuple[str, ...]] = {"text": ("\nObservation:", "<tool_response")}
 """Where a model of a dialect begins to invent results."""
 
 
-def make_parser(dialect: Dialect, resolve: Resolver, files: FilesContext | None = None) -> Parser:
+def make_parser(
+    dialect: Dialect, resolve: Resolver, files: FilesContext | None = None, *, led: bool = False
+) -> Parser:
     """Return a parser for one answer of a model that speaks ``dialect``.
 
     Args:
         dialect: ``native`` gets the safety net, which takes only an answer that is nothing but a call.
         resolve: Our name of a tool for a name that a model used, or ``None``.
         files: The project, for dialect ``files``.
+        led: For a small model that is led step by step: what looks like a call is one, whatever follows.
     """
     if dialect == "files":
         return FilesAnswerParser(files if files is not None else NoFiles())
-    return TextCallParser(resolve, strict=dialect == "native")
+    return TextCallParser(resolve, strict=dialect == "native", eager=led)
 
 
 __all__ = [

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aar.config.paths import ensure
 from aar.config.schema import Config, PermissionMode
@@ -26,7 +26,7 @@ from aar.protocol.errors import ConfigurationError, StorageError
 from aar.protocol.events import Event, Notice, PlanEvent, PlanItem, ToolCall
 from aar.protocol.ports import Emit, Process, ToolContext
 from aar.protocol.tool import ToolSpec
-from aar.providers.base import Dialect
+from aar.providers.base import ProviderCapabilities
 from aar.runtime.base import Base, log_failure, open_base
 from aar.runtime.models import make_active_model
 from aar.runtime.policy import choose_mode, make_policy, save_rule
@@ -39,8 +39,12 @@ from aar.tools.executor import ToolExecutor
 from aar.tools.output_store import OutputStore
 from aar.tools.registry import ToolRegistry
 
+if TYPE_CHECKING:
+    from aar.core.files_coach import FilesCoach
+
 _MAX_SURVEY = 20_000
 _SMALL_TOOLS = frozenset({"read_file", "write_file", "edit_file", "bash", "list_directory", "grep"})
+_FEWEST_TOOLS = frozenset({"read_file", "write_file", "edit_file", "bash"})
 
 
 @dataclass
@@ -241,7 +245,8 @@ class Runtime:
         """Return the tools that the model may use: those enabled, and few for a small model."""
         specs = self.registry.specs(self.config.tools.enabled)
         if self.active.capabilities.compact_prompt and self.config.tools.enabled is None:
-            specs = [spec for spec in specs if spec.name in _SMALL_TOOLS]
+            few = _FEWEST_TOOLS if _is_led(self.active.capabilities) else _SMALL_TOOLS
+            specs = [spec for spec in specs if spec.name in few]
         return tuple(specs)
 
     def prompt(self, tools: Sequence[ToolSpec]) -> SystemPrompt:
@@ -258,7 +263,7 @@ class Runtime:
             tools=tools,
             mode=self._prompt_mode,
             compact=capabilities.compact_prompt,
-            dialect_rules=_dialect_rules(capabilities.dialect, tools),
+            dialect_rules=_dialect_rules(capabilities, tools),
             rules=[(str(rule.path), rule.text) for rule in rules],
             custom=self.custom_prompt,
         )
@@ -281,21 +286,29 @@ class Runtime:
             "stop": model.stop,
             "reasoning": self.reasoning,
         }
-        coach = None
-        if self.active.capabilities.dialect == "files":
-            from aar.core.files_coach import FilesCoach
-            from aar.core.project_files import ProjectFiles
-
-            coach = FilesCoach(ProjectFiles(files), self.config.context.files_budget_tokens)
         return SessionView(
             session,
             self.active,
             self.prompt(tools),
             tools,
             self._resolve_name,
-            coach=coach,
+            coach=self._coach(files),
             settings=settings,
         )
+
+    def _coach(self, files: WorkspaceFiles) -> FilesCoach | None:
+        """Return help for a model that is too small to find its way alone."""
+        capabilities = self.active.capabilities
+        if capabilities.dialect != "files" and not _is_led(capabilities):
+            return None
+        from aar.core.files_coach import FilesCoach
+        from aar.core.project_files import ProjectFiles
+        from aar.core.text_coach import TextCoach
+
+        project, budget = ProjectFiles(files), self.config.context.files_budget_tokens
+        if capabilities.dialect == "files":
+            return FilesCoach(project, budget)
+        return TextCoach(project, budget, takes_grammar=capabilities.grammar)
 
     def _resolve_name(self, name: str) -> str | None:
         spec = self.registry.get(name)
@@ -427,13 +440,20 @@ def open_runtime(
     )
 
 
-def _dialect_rules(dialect: Dialect, tools: Sequence[ToolSpec]) -> str:
+def _dialect_rules(capabilities: ProviderCapabilities, tools: Sequence[ToolSpec]) -> str:
     """Return what teaches a model without trained tool calls how to act."""
-    if dialect == "native":
+    if capabilities.dialect == "native":
         return ""
     from aar.providers.text_tools import FILES_RULES, render_tools_prompt
 
-    return FILES_RULES if dialect == "files" else render_tools_prompt(tools)
+    if capabilities.dialect == "files":
+        return FILES_RULES
+    return render_tools_prompt(tools, led=_is_led(capabilities))
+
+
+def _is_led(capabilities: ProviderCapabilities) -> bool:
+    """Tell whether the model calls tools in text and is so small that it is led step by step."""
+    return capabilities.dialect == "text" and capabilities.small
 
 
 def _existing(path: Path) -> Path:

@@ -17,8 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 PYTEST = "python -m pytest -q"
 
@@ -224,10 +226,42 @@ class Outcome:
     seconds: float
     exit_code: int
     steps: int
+    tools: list[str]
     detail: str
 
 
-def run_task(task: Task, *, model: str, aar: list[str], verbose: bool = False) -> Outcome:
+def acts_of(events: list[dict[str, Any]]) -> list[str]:
+    """Return what a run did, a line for each call, check and last word."""
+    acts: list[str] = []
+    for event in events:
+        match event["type"]:
+            case "tool_call":
+                acts.append(f"> {event['tool_name']} {json.dumps(event['arguments'], ensure_ascii=False)}")
+            case "tool_result":
+                first = " | ".join(
+                    event["output"].strip().splitlines()[:3] + event["output"].strip().splitlines()[-1:]
+                )
+                acts.append(f"  = {'ERROR ' if event['is_error'] else ''}{first[:300]}")
+            case "assistant_message":
+                acts.append(f". {event['content'].strip()[:500]}")
+            case "context" if event["source"] in ("verify", "nudge"):
+                acts.append(f"! {event['label']}: {event['content'][0]['text'][:200]}")
+            case _:
+                pass
+    return acts
+
+
+def show_files(root: Path) -> None:
+    """Print the files that a run left."""
+    for path in sorted(root.rglob("*")):
+        hidden = any(part.startswith((".", "__")) for part in path.relative_to(root).parts)
+        if path.is_file() and not hidden:
+            print(f"--- {path.relative_to(root)}\n{path.read_text(errors='replace')}")
+
+
+def run_task(
+    task: Task, *, model: str, aar: list[str], settings: Sequence[str] = (), verbose: bool = False
+) -> Outcome:
     """Do ``task`` once in a fresh repository."""
     with tempfile.TemporaryDirectory(prefix=f"aar-{task.name}-") as folder:
         root = Path(folder)
@@ -235,7 +269,8 @@ def run_task(task: Task, *, model: str, aar: list[str], verbose: bool = False) -
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
         subprocess.run(["git", "init", "-q", folder], check=True)
-        argv = [*aar, "run", task.prompt, "--model", model, "--output", "json", "--max-steps", "8"]
+        argv = [*aar, "run", task.prompt, "--model", model, "--output", "stream-json"]
+        argv += ["--max-steps", "8", *(word for setting in settings for word in ("--set", setting))]
         if task.verify:
             argv += ["--verify", task.check]
         start = time.monotonic()
@@ -253,15 +288,17 @@ def run_task(task: Task, *, model: str, aar: list[str], verbose: bool = False) -
         check = subprocess.run(
             task.check, shell=True, cwd=root, capture_output=True, text=True, env=environment
         )
-        result = json.loads(done.stdout) if done.stdout.strip().startswith("{") else {}
+        events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        result = events.pop() if events and events[-1]["type"] == "result" else {}
         passed = check.returncode == 0 and (not task.verify or result.get("stop_reason") == "verified")
         detail = f"{result.get('stop_reason')} {done.stderr.strip()[-300:]} {check.stdout[-300:]}"
+        tools = [event["tool_name"] for event in events if event["type"] == "tool_call"]
         if verbose:
-            for path in sorted(root.rglob("*")):
-                if path.is_file() and ".git/" not in str(path) and "__pycache__" not in str(path):
-                    print(f"--- {path.relative_to(root)}\n{path.read_text(errors='replace')}")
-            print(json.dumps(result, indent=1)[:3000], check.stdout[-2000:], check.stderr[-2000:])
-        return Outcome(passed, seconds, done.returncode, int(result.get("steps", 0)), detail)
+            print("\n".join(acts_of(events)))
+            if not passed:
+                show_files(root)
+                print(json.dumps(result, indent=1)[:3000], check.stdout[-2000:], check.stderr[-2000:])
+        return Outcome(passed, seconds, done.returncode, int(result.get("steps", 0)), tools, detail)
 
 
 def main() -> None:
@@ -273,20 +310,28 @@ def main() -> None:
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--model", default="local/qwen2.5-coder-1.5b")
+    parser.add_argument("--dialect", choices=("native", "text", "files"))
     parser.add_argument("--aar", default=f"{sys.executable} -m aar")
     parser.add_argument("-v", "--verbose", action="store_true")
     options = parser.parse_args()
     names = options.names or ([task.name for task in TASKS] if options.all else FIRST_FIVE)
+    settings = [f"model.dialect={options.dialect}"] if options.dialect else []
     passed = total = 0
     for task in (task for task in TASKS if task.name in names):
         for _ in range(options.runs):
-            outcome = run_task(task, model=options.model, aar=options.aar.split(), verbose=options.verbose)
+            outcome = run_task(
+                task,
+                model=options.model,
+                aar=options.aar.split(),
+                settings=settings,
+                verbose=options.verbose,
+            )
             total += 1
             passed += outcome.passed
             mark = "ok  " if outcome.passed else "FAIL"
             why = "" if outcome.passed else f"  {outcome.detail}"
             print(
-                f"{mark} {task.name:18} {outcome.seconds:6.1f} s  exit {outcome.exit_code}  {outcome.steps} steps{why}",
+                f"{mark} {task.name:18} {outcome.seconds:6.1f} s  exit {outcome.exit_code}  {outcome.steps} steps  {' '.join(outcome.tools)}{why}",
                 flush=True,
             )
     print(f"{passed} of {total} runs succeeded")

@@ -81,7 +81,7 @@ def test_calls_and_results_become_text_in_the_words_of_the_dialect() -> None:
         'I do.\n\n<tool_call>\n{"name": "write_file", "arguments": {"path": "a.py", "content": "x = 1\\n"}}\n'
         "</tool_call>"
     )
-    assert result.text == '<tool_result name="write_file" status="result">\na.py written.\n</tool_result>'
+    assert result.text == "<tool_response>\nwrite_file, result:\na.py written.\n</tool_response>"
     assert render_messages([ASKED, ANSWER], "native") == [ASKED, ANSWER]
 
 

@@ -19,11 +19,28 @@ _HEAD = (
     "The result comes in the next message. Never invent a result. When the task is done, answer in words "
     "without a call.\nTools (? marks what may be left out):\n"
 )
+_LED_HEAD = """\
+You do the user's task with tools. You know no file before you have read it.
+To use a tool, answer with one call and nothing else:
+<tool_call>
+{"name": "read_file", "arguments": {"path": "shop/cart.py"}}
+</tool_call>
+Work in this order: read_file, then edit_file (or write_file with the complete new content), \
+then bash to test it (python -m pytest -q). When the task is done, say in one sentence what you changed.
+Tools:
+"""
 _TYPES = {"string": "text", "integer": "int", "number": "number", "boolean": "bool"}
 
 
-def render_tools_prompt(tools: Sequence[ToolSpec]) -> str:
-    """Return the part of the system prompt that teaches ``tools`` to a model of the ``text`` dialect."""
+def render_tools_prompt(tools: Sequence[ToolSpec], *, led: bool = False) -> str:
+    """Return the part of the system prompt that teaches ``tools`` to a model of the ``text`` dialect.
+
+    Args:
+        tools: What it may use.
+        led: For a small model that is led step by step: the fewest words, and what it must give only.
+    """
+    if led and tools:
+        return _LED_HEAD + "\n".join(_tool_line(tool, led=True) for tool in tools)
     return _HEAD.replace("read_file", _example(tools)) + "\n".join(map(_tool_line, tools)) if tools else ""
 
 
@@ -33,11 +50,13 @@ def _example(tools: Sequence[ToolSpec]) -> str:
     return "read_file" if "read_file" in names or not takes_path else takes_path[0]
 
 
-def _tool_line(tool: ToolSpec) -> str:
+def _tool_line(tool: ToolSpec, led: bool = False) -> str:
     properties = cast("dict[str, dict[str, Any]]", tool.input_schema.get("properties", {}))
     required = cast("list[str]", tool.input_schema.get("required", []))
     arguments = ", ".join(
-        f"{name}{'' if name in required else '?'}{_type(schema)}" for name, schema in properties.items()
+        f"{name}{'' if name in required else '?'}{_type(schema)}"
+        for name, schema in properties.items()
+        if not led or name in required
     )
     return f"- {tool.name}({arguments}): {tool.summary or _first_sentence(tool.description)}"
 
@@ -62,7 +81,7 @@ def render_text_call(call: ToolUseBlock) -> str:
 def render_text_result(result: ToolResultBlock) -> str:
     """Return a result as dialect ``text`` tells it."""
     head = "failed" if result.is_error else "result"
-    return f'<tool_result name="{result.name}" status="{head}">\n{result.output.rstrip()}\n</tool_result>'
+    return f"<tool_response>\n{result.name}, {head}:\n{result.output.rstrip()}\n</tool_response>"
 
 
 class MessageRenderer:

@@ -30,12 +30,14 @@ class TextCallParser:
         resolve: Gives the registered name of a tool, or ``None``.
         strict: For models that have ordinary tool calls: only an answer that is nothing but calls, after
             little prose, is taken for calls, and the model is never asked again for a mere likeness.
+        eager: For models that are led step by step: no call is an example, and text after one is dropped.
     """
 
     current_path: str | None = None
 
-    def __init__(self, resolve: Resolver, *, strict: bool = False) -> None:
+    def __init__(self, resolve: Resolver, *, strict: bool = False, eager: bool = False) -> None:
         self._scanner = Scanner(resolve)
+        self._eager = eager
         self._strict = strict
         self._raw: list[str] = []
         self._pending = ""
@@ -97,13 +99,13 @@ class TextCallParser:
                 continue
             if segment.reading.problem is not None:
                 return [], self._explain(segment)
-            if not segment.explicit and self._text_after(index):
+            if not segment.explicit and not self._eager and self._text_after(index):
                 return [], _TEXT_AFTER
             take.append(segment)
         return take, None
 
     def _is_example(self, index: int, segment: Found) -> bool:
-        if segment.explicit:
+        if segment.explicit or (self._eager and segment.reading.unknown is None):
             return False
         if segment.reading.unknown is not None:
             return bool(self._text_before(index).strip() or self._text_after(index))
