@@ -210,9 +210,11 @@ def test_capabilities_come_from_the_server_and_an_absent_one_costs_no_time():
     thread.start()
     with listener:
         provider = provider_of(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
-        plain = provider.capabilities("blind:8b")
-        seeing = provider.capabilities("llava")
+        for model in answers:
+            provider.capabilities(model)
         thread.join(5)
+        # One glance may have been too short on a busy machine; the answer is known afterwards.
+        plain, seeing = provider.capabilities("blind:8b"), provider.capabilities("llava")
     assert (plain.dialect, plain.tools, plain.images, plain.context_window) == ("text", False, False, 5000)
     assert (seeing.dialect, seeing.tools, seeing.images, seeing.reasoning) == ("native", True, True, False)
     start = time.monotonic()
@@ -222,11 +224,11 @@ def test_capabilities_come_from_the_server_and_an_absent_one_costs_no_time():
 
 
 async def test_a_slow_answer_about_the_model_does_not_hold_up_a_start():
-    async with OllamaServer([Says(text="ok")], facts=QWEN, show_delay_s=0.5) as server:
+    async with OllamaServer([Says(text="ok")], facts=QWEN, show_delay_s=1.0) as server:
         provider = provider_of(server.base_url)
         start = time.monotonic()
         provider.capabilities("qwen3:8b")
-        assert time.monotonic() - start < 0.4
+        assert time.monotonic() - start < 0.9
         response = await provider.complete(ask())
         assert response.text == "ok"
         assert provider.capabilities("qwen3:8b").context_window == 40_960
