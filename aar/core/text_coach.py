@@ -108,7 +108,8 @@ class TextCoach(FilesCoach):
             readable=unseen[:_MAX_CHOICES],
             editable=seen[:_MAX_CHOICES],
             writable=seen[:_MAX_CHOICES],
-            new_files=_ABOUT_NEW.search(self.words) is not None,
+            # While nothing is known, a new file would be a guess at one that is there.
+            new_files=bool(self._seen or not unseen) and _ABOUT_NEW.search(self.words) is not None,
             words=self._may_end(),
         )
         return {"grammar": answer_grammar(choices)}
