@@ -137,6 +137,7 @@ class Agent:
         self.queue = PromptQueue()
         self.approvals = approvals or PermissionManager()
         self._make_view = make_view
+        self.adjust_view: Callable[[SessionView], SessionView] = lambda view: view
         self._make_verifier = make_verifier
         self._survey = survey
         self._files = files
@@ -271,7 +272,7 @@ class Agent:
     ) -> Run:
         """Put the prompt, and what belongs to it, before the model; return the run."""
         self.runner.begin_run(record)
-        view = self._make_view(session)
+        view = self.adjust_view(self._make_view(session))
         if self._agent_id != "main" or session.prompt_sha256 != view.prompt.sha256:
             record.append(view.prompt.event())
         run = self._run = Run(
@@ -304,7 +305,7 @@ class Agent:
         self, content: tuple[ContentBlock, ...], session: Session, record: RunRecord
     ) -> SessionView:
         """Return the view for the model that goes on in the middle of a run."""
-        view = self._make_view(session)
+        view = self.adjust_view(self._make_view(session))
         if self._agent_id != "main" or session.prompt_sha256 != view.prompt.sha256:
             record.append(view.prompt.event())
         if view.coach is not None and self._run is not None:

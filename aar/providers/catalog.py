@@ -103,6 +103,7 @@ def lookup(
         price=found.price.value,
         compact_prompt=dialect != "native" or window <= _SMALL_WINDOW,
         small=_is_small(provider, model),
+        output_schema=_output_schema(provider, model.lower()),
     )
 
 
@@ -172,6 +173,13 @@ def _output_limit(name: str) -> int | None:
     return claude_traits(name).output_limit if "claude" in name else rules.output_limit(name)
 
 
+def _output_schema(provider: str, name: str) -> Literal["none", "alone", "with_tools"]:
+    """Tell whether the server holds answers to a JSON Schema: vendors' interfaces with or without tools."""
+    if provider in ("openai", "anthropic"):
+        return "with_tools" if rules.enforces_schemas(name) else "none"
+    return "alone" if provider in ("gemini", "ollama", "local", "vllm", "llamacpp", "lmstudio") else "none"
+
+
 def _is_small(provider: str, model: str) -> bool:
     return provider == "local" or is_small(model)
 
@@ -225,7 +233,7 @@ def claude_traits(model: str) -> ClaudeTraits:
     if match is None and not always:
         return ClaudeTraits()
     family = match.group(1) if match else None
-    version = (int(match.group(2)), int(match.group(3) or 0)) if match else (5, 0)
+    version: tuple[int, int] = (int(match.group(2)), int(match.group(3) or 0)) if match else (5, 0)
     if version < (4, 0):
         limits = next(item for item in _OLD_CLAUDES if version >= item[0])
         return ClaudeTraits(thinking=limits[1], output_limit=limits[2])

@@ -71,6 +71,10 @@ _THINKS = re.compile(
     r"|gpt-oss|(?:^|/)o[134](?:-|$)|codex-mini|deepseek-(?:r1|reasoner|v[4-9]|flash)|qwen3(?!-coder)|qwq"
     r"|magistral|grok-(?:4|3-mini|code|build)(?!.*non-reasoning)|kimi-k2-thinking|kimi-k[3-9]|glm-[45]|thinking"
 )
+_SCHEMAS = re.compile(
+    r"gpt-4o(?!-2024-05)|gpt-4\.1|gpt-[5-9]|(?:^|/)o[134](?:-|$)(?!mini-2024|preview)"
+    r"|claude-(?:opus|sonnet|haiku)-4[.-][5-9]|claude-(?:opus|sonnet|haiku|fable|mythos)-[5-9]"
+)
 _SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?)(b|m)(?![a-z\d])")
 _SMALL_BILLIONS = 3.0
 _SMALL_BY_DEFAULT = re.compile(r"^(?:llama3\.2|smollm2?|tinyllama)(?::latest)?$")
@@ -104,6 +108,11 @@ def takes_no_images(name: str) -> bool:
 def thinks(name: str) -> bool:
     """Tell whether the model is known to think first."""
     return _THINKS.search(name) is not None
+
+
+def enforces_schemas(name: str) -> bool:
+    """Tell whether OpenAI's or Anthropic's servers hold the answers of this model to a JSON Schema."""
+    return _SCHEMAS.search(name) is not None
 
 
 def billions(name: str) -> float | None:

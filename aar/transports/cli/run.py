@@ -6,7 +6,7 @@ import asyncio
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from aar.transports.cli.options import runtime_options, take_runtime_options
 from aar.transports.cli.prompt_input import read_prompt
 from aar.transports.cli.show import Show
 from aar.transports.cli.signals import Signals, interruptible
+
+if TYPE_CHECKING:
+    from aar.core.agent import RunResult
 
 _IMAGE_TYPES = {
     ".png": "image/png",
@@ -65,6 +68,12 @@ def _wanted_output(args: list[str]) -> str:
     default="text",
     show_default=True,
     help="What is written.",
+)
+@click.option(
+    "--output-schema",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The answer must be one JSON document of the JSON Schema in FILE.",
 )
 @click.option(
     "--output-last-message",
@@ -121,6 +130,7 @@ class RunOptions:
     session_id: str | None
     fork_id: str | None
     output: str
+    output_schema: Path | None
     output_last_message: Path | None
     max_steps: int | None
     max_cost: float | None
@@ -204,13 +214,26 @@ async def _drive(
         for text in runtime.notices:
             session.append(runtime.notice(text))
         signals.cancels(agent.cancel)
-        result = await agent.run(content, session)
+        result = await _answer(options, agent, session, content, show)
         signals.cancels(lambda: None)
     code = int(result.exit_code) if signals.ended_by is None else 128 + signals.ended_by
     if options.output_last_message is not None:
         code = _keep_answer(options.output_last_message, result.text, show) or code
     show.finish({**result_fields(result), "exit_code": code}, result)
     return _told(show, code)
+
+
+async def _answer(options: RunOptions, agent: Any, session: Any, content: list[Any], show: Show) -> RunResult:
+    """Run the task; with ``--output-schema`` the answer is checked, and repaired once."""
+    if options.output_schema is None:
+        return await agent.run(content, session)
+    from aar.core.output_schema import load_schema, run_in_limits
+
+    schema = load_schema(options.output_schema)
+    result, problems = await run_in_limits(agent, session, content, schema)
+    if problems:
+        show.note("The answer is not what --output-schema asks for. " + " ".join(problems))
+    return result
 
 
 def _told(show: Show, code: int) -> int:
@@ -241,6 +264,10 @@ def _check(options: RunOptions) -> None:
         raise UsageError(f"Give one of {' and '.join(given)}, not more.")
     if given and options.no_session:
         raise UsageError(f"{given[0]} needs stored sessions; leave --no-session out.")
+    if options.output_schema is not None:
+        from aar.core.output_schema import load_schema
+
+        load_schema(options.output_schema)
     file = options.output_last_message
     if file is None:
         return

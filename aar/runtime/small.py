@@ -1,0 +1,102 @@
+"""The model of ``[model] small``: for titles, summaries and routing, beside the conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from aar.core.active_model import ActiveModel
+from aar.core.provider_runner import ProviderRunner
+from aar.protocol.events import Event
+from aar.protocol.messages import Message, TextBlock
+from aar.protocol.usage import Usage
+from aar.providers.base import ProviderRequest
+from aar.runtime.base import Base
+from aar.runtime.models import make_active_model
+
+OnCost = Callable[[Usage, float | None], None]
+"""Gets the tokens of an answer and its cost in US dollars; ``None``: not known."""
+
+
+def small_model(base: Base, main: ActiveModel) -> ActiveModel:
+    """Return the model for small jobs: that of ``[model] small``, else ``main``.
+
+    What ``[model]`` says of the main model's dialect and window does not hold for it.
+
+    Raises:
+        ConfigurationError: It is named, but its provider, address or key is wrong.
+    """
+    name = base.config.model.small
+    if name is None or name == main.name:
+        return main
+    own = base.config.model.model_copy(update={"dialect": "auto", "context_window": None})
+    config = base.config.model_copy(update={"model": own})
+    loaded = _with_config(base, config)
+    return make_active_model(loaded, name=name)[0]
+
+
+def _with_config(base: Base, config: object) -> Base:
+    from dataclasses import replace
+    from typing import Any, cast
+
+    return replace(base, loaded=replace(cast("Any", base.loaded), config=config))
+
+
+class _Unstored:
+    """An `Emit` that keeps nothing: small jobs are no part of the session."""
+
+    def append(self, *events: Event) -> tuple[Event, ...]:
+        """Return the events."""
+        return events
+
+    def publish(self, event: Event) -> None:
+        """Show nothing."""
+
+
+@dataclass
+class SmallJobs:
+    """Asks the small model, one question at a time or several side by side.
+
+    Attributes:
+        active: The model.
+        usage: Tokens of all answers.
+        cost_usd: Of all answers; ``None`` once a price was not known.
+        on_cost: Told of each answer, so that budgets count it.
+    """
+
+    active: ActiveModel
+    base: Base
+    on_cost: OnCost = lambda usage, cost: None
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+
+    async def ask_once(self, prompt: str, system: str = "", max_tokens: int = 500) -> str:
+        """Return the model's answer as text, with retries as for any request; no event is stored.
+
+        Args:
+            prompt: The question.
+            system: System prompt.
+            max_tokens: Tokens of the answer at most.
+
+        Raises:
+            ProviderError: All attempts failed.
+        """
+        runner = ProviderRunner(self.active, self.base.config.model)
+        request = ProviderRequest(
+            model=self.active.model,
+            system=system,
+            messages=[Message(role="user", content=(TextBlock(text=prompt),))],
+            max_output_tokens=max_tokens,
+            reasoning="off" if self.active.capabilities.reasoning else None,
+        )
+        answer = await runner.request(request, _Unstored())
+        self.usage += answer.usage
+        known = self.cost_usd is not None and answer.cost_usd is not None
+        self.cost_usd = (self.cost_usd or 0) + (answer.cost_usd or 0) if known else None
+        self.on_cost(answer.usage, answer.cost_usd)
+        return answer.text
+
+    async def aclose(self, main: ActiveModel) -> None:
+        """Close the small model's connections, unless they are those of ``main``."""
+        if self.active.provider is not main.provider:
+            await self.active.provider.aclose()
