@@ -222,6 +222,10 @@ _OLD_CLAUDES: tuple[tuple[tuple[int, int], Literal["none", "budget"], int], ...]
 )
 
 
+def _version(match: re.Match[str] | None) -> tuple[int, int]:
+    return (int(match.group(2)), int(match.group(3) or 0)) if match else (5, 0)
+
+
 def claude_traits(model: str) -> ClaudeTraits:
     """Tell how ``model`` is asked by its family and version, however a cloud spells it.
 
@@ -233,7 +237,7 @@ def claude_traits(model: str) -> ClaudeTraits:
     if match is None and not always:
         return ClaudeTraits()
     family = match.group(1) if match else None
-    version: tuple[int, int] = (int(match.group(2)), int(match.group(3) or 0)) if match else (5, 0)
+    version = _version(match)
     if version < (4, 0):
         limits = next(item for item in _OLD_CLAUDES if version >= item[0])
         return ClaudeTraits(thinking=limits[1], output_limit=limits[2])

@@ -92,6 +92,7 @@ def examine(options: dict[str, Any]) -> Iterator[Check]:
         for notice in base.notices:
             yield Check("config", "warn", notice)
         yield _guarded("model", lambda: _model(base))
+        yield _guarded("keys", lambda: _keys(base))
         yield _guarded("wall", lambda: _wall(base))
     yield from _programs()
     yield _terminal()
@@ -152,6 +153,27 @@ def _model(base: Base) -> Check:
     if active.name.startswith("local/"):
         return Check("model", "fail", f"{chosen}: {state}")
     return Check("model", "warn", f"{chosen}: {state}", "set the key if this server wants one")
+
+
+def _keys(base: Base) -> Check:
+    """Tell for which vendors keys are there, and from where; none is shown."""
+    from aar.providers.keys import locate_key, provider_settings
+    from aar.providers.presets import PRESETS
+
+    found: list[str] = []
+    for preset in PRESETS.values():
+        if not preset.hosts:
+            continue
+        if provider_settings(preset.name, base.config).api_key_command is not None:
+            found.append(f"{preset.name} (api_key_command)")
+            continue
+        try:
+            key = locate_key(preset.name, preset.hosts[0], base.config)
+        except AarError as error:
+            return Check("keys", "warn", str(error), "set the variable, or correct api_key_env")
+        if key is not None:
+            found.append(f"{preset.name} ({key.source})")
+    return Check("keys", "ok", "; ".join(found) or "none of a vendor; `aar auth set PROVIDER` keeps one")
 
 
 def _wall(base: Base) -> Check:

@@ -17,7 +17,7 @@ from aar.protocol.errors import AarError, UsageError
 from aar.providers import catalog
 from aar.providers.base import ProviderCapabilities
 from aar.providers.factory import make_provider, parse_model
-from aar.providers.keys import find_key, provider_settings
+from aar.providers.keys import locate_key, provider_settings
 from aar.providers.presets import PRESETS
 from aar.runtime import Base, open_base
 from aar.safety.sanitize import sanitize
@@ -124,6 +124,8 @@ def server_state(base: Base, name: str, base_url: str | None = None) -> tuple[bo
         return True, "plays a file"
     settings = provider_settings(provider, base.config)
     address = base_url or settings.base_url or (preset.base_url if preset else None)
+    if address is None and preset is not None and preset.hosts:
+        address = f"https://{preset.hosts[0]}"
     if address is None:
         return False, "needs --base-url, or base_url in the config"
     return _address_state(base, provider, address)
@@ -134,8 +136,12 @@ def _address_state(base: Base, provider: str, address: str) -> tuple[bool, str]:
 
     try:
         host = host_of(address)
-        if find_key(provider, host, base.config) is not None:
-            return True, "a key is set"
+        settings = provider_settings(provider, base.config)
+        if settings.api_key_command is not None and settings.api_key_env is None:
+            return True, "api_key_command gives the key"
+        found = locate_key(provider, host, base.config)
+        if found is not None:
+            return True, f"a key is set: {found.source}"
     except AarError as error:
         return False, str(error)
     if is_loopback(host):
@@ -195,25 +201,67 @@ def show(name: str, as_json: bool, **values: Any) -> None:
     """Show what is known of MODEL (provider/model)."""
     base = open_base(**take_runtime_options(values))
     provider, model = parse_model(name)
-    capabilities = _capabilities(base, provider, model)
-    usable, state = server_state(base, name)
-    fields: dict[str, Any] = {
-        "name": f"{provider}/{model}",
-        "usable": usable,
-        "state": state,
-        "context_window": capabilities.context_window,
-        "dialect": capabilities.dialect,
-        "tools": capabilities.tools,
-        "images": capabilities.images,
-        "reasoning": capabilities.reasoning,
-        "price": capabilities.price.model_dump() if capabilities.price is not None else None,
-    }
+    fields = describe_model(base, provider, model)
     if as_json:
         click.echo(json.dumps(fields, ensure_ascii=False))
         return
     console = Console(sanitize)
+    sources: dict[str, str] = fields.pop("sources")
     for key, value in fields.items():
-        console.out(f"{key:15} {_words(value)}")
+        source = f"    ({sources[key]})" if key in sources else ""
+        console.out(f"{key:17} {_words(value)}{source}")
+
+
+_SOURCES = {
+    "config": "your config",
+    "rule": "by its name",
+    "own machine": "runs on your machine",
+    "assumed": "assumed",
+    "unknown": "not known",
+}
+
+
+def describe_model(base: Base, provider: str, model: str) -> dict[str, Any]:
+    """Return all that is known of a model, and under ``sources`` where each figure comes from."""
+    from aar.providers.catalog_reasoning import reasoning_levels
+    from aar.providers.prices import data_version
+    from aar.runtime.model_data import look_up
+
+    record = look_up(base, provider, model)
+    found = catalog.figures(provider, model, base.config, record)
+    capabilities = _capabilities(base, provider, model)
+    usable, state = server_state(base, f"{provider}/{model}")
+    figures = {name: getattr(found, name) for name in _FIGURES}
+    data = f"genai-prices {data_version()}" if record is not None else "genai-prices"
+    price = found.price.value
+    return {
+        "name": f"{provider}/{model}",
+        "host": server_host(base, provider),
+        "usable": usable,
+        "state": state,
+        "context_window": capabilities.context_window if provider == "local" else found.context_window.value,
+        **{name: figures[name].value for name in _FIGURES[1:]},
+        "reasoning_levels": list(reasoning_levels(provider, model, thinks=found.reasoning.value)),
+        "price": price.model_dump() if price is not None else None,
+        "sources": {
+            **{name: _SOURCES.get(figure.source, data) for name, figure in figures.items()},
+            "price": _SOURCES.get(found.price.source, data),
+        },
+    }
+
+
+_FIGURES = ("context_window", "max_output_tokens", "dialect", "tools", "images", "reasoning")
+
+
+def server_host(base: Base, provider: str) -> str | None:
+    """Return the host that requests to a provider go to; ``None``: none, or not said yet."""
+    from aar.providers.http import host_of
+
+    preset = PRESETS.get(provider)
+    address = provider_settings(provider, base.config).base_url or (preset.base_url if preset else None)
+    if address is None:
+        return preset.hosts[0] if preset is not None and preset.hosts else None
+    return host_of(address)
 
 
 def _words(value: Any) -> str:
@@ -221,7 +269,14 @@ def _words(value: Any) -> str:
         return "unknown"
     if isinstance(value, dict):
         known = cast("dict[str, float | None]", value)
-        return "free" if not any(known.values()) else json.dumps(known)
+        if not any(known.values()):
+            return "free"
+        rates = ", ".join(f"{name} {rate:g}" for name, rate in known.items() if isinstance(rate, float | int))
+        return f"{rates} US dollars per million tokens" + (
+            ", more for long prompts" if known.get("tiers") else ""
+        )
+    if isinstance(value, list):
+        return " ".join(map(str, cast("list[Any]", value))) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
