@@ -106,6 +106,23 @@ def test_an_edit_that_would_drop_a_definition_keeps_it(tmp_path: Path) -> None:
     assert any("twice" in note for note in coach.take_notes())
 
 
+def test_an_edit_that_names_a_definition_only_as_a_place_is_put_before_it(tmp_path: Path) -> None:
+    coach = coach_of(tmp_path, "Add a function `half(a)` to calc.py.")
+    read_all(coach)
+    new = "def half(a):\n    return a / 2\n"
+    edit = make_call("edit_file", {"path": "calc.py", "old_text": "def twice(a):", "new_text": new})
+    (kept,) = look_over(coach, edit).calls
+    assert kept.arguments["content"] == CALC.replace("def twice", f"{new}\n\ndef twice")
+
+
+def test_a_check_without_any_tests_has_not_failed(tmp_path: Path) -> None:
+    coach = coach_of(tmp_path, "Fix add.")
+    coach.changed = True
+    check = make_call("bash", {"command": "python -m pytest -q"})
+    look_over(coach, check)
+    assert answered(coach, check, output="no tests ran in 0.01s\nexit code: 5").endswith(REPORT)
+
+
 def test_a_renaming_edit_holds_for_the_whole_file(tmp_path: Path) -> None:
     coach = coach_of(tmp_path, "Rename the function `add` to `plus` everywhere.")
     read_all(coach)
