@@ -24,6 +24,7 @@ _CHANGING = frozenset({"write_file", "edit_file"})
 _MAX_OUTPUT = 800
 _MAX_WORDS = 1_200
 _MAX_LOOKS = 3
+_MAX_CHECKS = 3
 _MAX_CHOICES = 40
 _ABOUT_NEW = re.compile(r"\b(?:write|create|add|new|make|implement|split|move|extract|put)\b", re.IGNORECASE)
 
@@ -35,7 +36,7 @@ TEST = "If another file must change too, change it now. Else check your work wit
 MEND = "That failed. Read why, then answer with one tool call that mends it."
 REPORT = "If the task is done, say in one sentence what you changed. Else answer with one tool call."
 NOT_ACTED = (
-    "Nothing has been changed yet: words change no file. Answer with one tool call, in the form "
+    "The task is not done: words change and check nothing. Answer with one tool call, in the form "
     '<tool_call>{"name": …, "arguments": {…}}</tool_call>.'
 )
 SEEN_ALREADY = "You have read {path} already; its content stands above and has not changed."
@@ -50,6 +51,7 @@ class TextCoach(FilesCoach):
         changed: Whether a file was changed in this run.
         ran: Whether it ran a command in this run.
         checked: Whether a command ran after the last change.
+        failed_checks: How many commands failed after a change.
         tested: Whether a command ran well after the last change.
     """
 
@@ -57,6 +59,7 @@ class TextCoach(FilesCoach):
     changed: bool = False
     ran: bool = False
     checked: bool = False
+    failed_checks: int = 0
     tested: bool = False
     _seen: dict[str, str] = field(default_factory=dict[str, str])
     _asked: dict[str, ToolUseBlock] = field(default_factory=dict[str, ToolUseBlock])
@@ -108,6 +111,8 @@ class TextCoach(FilesCoach):
         choices = Choices(
             readable=unseen[:_MAX_CHOICES],
             editable=seen[:_MAX_CHOICES],
+            # What failed once fails again until something is changed.
+            bash=self.tested or not self.checked,
             writable=seen[:_MAX_CHOICES],
             # While nothing is known, a new file would be a guess at one that is there.
             new_files=bool(self._seen or not unseen) and _ABOUT_NEW.search(self.words) is not None,
@@ -132,6 +137,7 @@ class TextCoach(FilesCoach):
         if call.name == "bash":
             self.ran, self.checked = True, self.changed
             self.tested = self.changed and not _has_failed(result)
+            self.failed_checks += self.changed and not self.tested
         if path and (call.name == "read_file" or call.name in _CHANGING) and not result.is_error:
             self._seen[path] = self.project.content(path) or ""
 
@@ -150,7 +156,7 @@ class TextCoach(FilesCoach):
     def _may_end(self) -> bool:
         """Tell whether words alone can be the whole answer now."""
         ran = self.ran and ABOUT_RUNNING.search(self.words) is not None
-        return self.checked or ran or self._is_question()
+        return self.tested or self.failed_checks >= _MAX_CHECKS or ran or self._is_question()
 
     def _is_question(self) -> bool:
         return IS_QUESTION.search(self.words) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aar.core.project_files import ProjectFiles
-from aar.core.text_coach import NOT_ACTED, REPORT, TEST, TextCoach
+from aar.core.text_coach import MEND, NOT_ACTED, REPORT, TEST, TextCoach
 from aar.protocol.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from aar.providers.dialects.base import ParsedText, make_call
 from aar.providers.dialects.grammar import Choices, answer_grammar
@@ -84,6 +84,20 @@ def test_words_alone_end_a_task_only_after_a_change_was_checked(tmp_path: Path) 
     look_over(coach, check)
     assert answered(coach, check, output="1 passed").endswith(REPORT)
     assert coach.look_over(words).problem is None
+
+
+def test_a_failed_check_asks_for_a_change_and_the_third_lets_the_model_report(tmp_path: Path) -> None:
+    coach = coach_of(tmp_path, "Fix add.", grammar=True)
+    read_all(coach)
+    coach.changed = True
+    for number in range(3):
+        check = make_call("bash", {"command": f"python -m pytest -q # {number}"})
+        look_over(coach, check)
+        assert coach.look_over(ParsedText("I am done.", "")).problem == NOT_ACTED
+        look_over(coach, check)
+        assert answered(coach, check, output="1 failed\nexit code: 1").endswith(MEND)
+        assert '"bash' not in coach.extra()["grammar"]
+    assert coach.look_over(ParsedText("It still fails.", "")).problem is None
 
 
 def test_a_question_may_be_answered_in_words_at_once(tmp_path: Path) -> None:
