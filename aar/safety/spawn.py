@@ -116,9 +116,9 @@ class ProcessSpawner:
             guard.accept(path)
 
     async def start(
-        self, request: SpawnRequest, on_output: OnOutput | None = None
+        self, request: SpawnRequest, on_output: OnOutput | None = None, on_error: OnOutput | None = None
     ) -> ServedProcess | InteractiveProcess:
-        """Start a process; ``on_output`` gets every piece as it comes.
+        """Start a process; ``on_output`` gets every piece as it comes, ``on_error`` those of a stream apart.
 
         Raises:
             SandboxError: The wall could not be raised.
@@ -129,7 +129,7 @@ class ProcessSpawner:
             return self._start_interactive(request)
         if request.kind == "tool":
             await self._look_around()
-        process = self._start_served(request, on_output)
+        process = self._start_served(request, on_output, on_error)
         self._running.add(process)
         process.on_end(lambda: self._running.discard(process))
         await process.started()
@@ -138,13 +138,15 @@ class ProcessSpawner:
             raise _start_error(request, *process.failure)
         return process
 
-    async def run(self, request: SpawnRequest, on_output: OnOutput | None = None) -> SpawnResult:
+    async def run(
+        self, request: SpawnRequest, on_output: OnOutput | None = None, on_error: OnOutput | None = None
+    ) -> SpawnResult:
         """Start a process and wait for its end. Cancelling kills the tree.
 
         Raises:
             SandboxError: As `start`, or the wall failed after the start.
         """
-        return await (await self.start(request, on_output)).wait()
+        return await (await self.start(request, on_output, on_error)).wait()
 
     def close(self) -> None:
         """Kill whatever still runs, and remove the private folder. The spawner can be used again."""
@@ -219,7 +221,9 @@ class ProcessSpawner:
     def _proxy(self, fence: Fence) -> dict[str, str]:
         return self.egress.variables() if fence.steps.get("private_network") else {}
 
-    def _start_served(self, request: SpawnRequest, on_output: OnOutput | None) -> ServedProcess:
+    def _start_served(
+        self, request: SpawnRequest, on_output: OnOutput | None, on_error: OnOutput | None
+    ) -> ServedProcess:
         fence, wall = self._fence(request)
         masks = self._masks.acquire(fence.masks)
         guard = self._guard(fence)
@@ -256,7 +260,7 @@ class ProcessSpawner:
             fds = [far.fileno(), stdin, writers[0], writers[-1]]
             if fence.ruleset is not None:
                 fds.append(fence.ruleset)
-            process = ServedProcess(request, control, pipes, wall, on_output, afterwards)
+            process = ServedProcess(request, control, pipes, wall, on_output, on_error, afterwards)
             ours.pop_all()
             try:
                 self._server.send(body, fds)

@@ -34,6 +34,7 @@ class ServedProcess:
         pipes: list[int],
         wall: str,
         on_output: OnOutput | None,
+        on_error: OnOutput | None,
         afterwards: Afterwards,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -41,7 +42,9 @@ class ServedProcess:
         self._control = control
         self._lines = b""
         self._wall = wall
-        self._on_output = on_output
+        self._on_output = dict.fromkeys(pipes[:1], on_output) | dict.fromkeys(
+            pipes[1:], on_error or on_output
+        )
         self._afterwards = afterwards
         self._limit: str | None = None
         self._buffers = [StreamBuffer(request.max_output, request.spool)]
@@ -188,8 +191,8 @@ class ServedProcess:
                 self._finish()
             return
         self._pipes[pipe].add(data)
-        if self._on_output is not None:
-            self._on_output(data)
+        if (listener := self._on_output[pipe]) is not None:
+            listener(data)
 
     def _close_pipe(self, pipe: int) -> None:
         self._loop.remove_reader(pipe)

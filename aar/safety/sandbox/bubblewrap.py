@@ -24,7 +24,13 @@ _USUAL = Path("/usr/bin/bwrap")
 _SHARED_MEMORY_BYTES = 1 << 30
 _SYSTEM_OF_RUN = ("/run/current-system", "/run/opengl-driver", "/run/wrappers", "/run/systemd/resolve")
 """What programs of some distributions need of ``/run``; the rest of it is sockets of services."""
-_SOCKETS = ("/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket")
+_SOCKETS = (
+    "/var/snap/lxd/common/lxd/unix.socket",
+    "/var/lib/lxd/unix.socket",
+    "/var/lib/incus/unix.socket",
+)
+_KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+"""Owned by root, whose user id is the same inside: bubblewrap 0.8 leaves them open when it has no rights."""
 _HOME_SOCKETS = (
     ".docker/run",
     ".docker/desktop",
@@ -157,6 +163,8 @@ class BubblewrapWall:
         words = ["--ro-bind", "/", "/", "--dev", "/dev"]
         words += ["--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
         words += ["--proc", "/proc"] if self._own_proc else []
+        for name in _KERNEL_SETTINGS:
+            words += ["--ro-bind-try", name, name]
         words += ["--tmpfs", "/run"]
         for name in _SYSTEM_OF_RUN:
             words += ["--ro-bind-try", name, name]

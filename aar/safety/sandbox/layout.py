@@ -46,10 +46,14 @@ def protect(plan: Plan, limits: Limits, nested: Iterable[Path] = ()) -> Protecti
     found = Protection()
     if limits.read_only:
         return found
-    folders = [folder for top in (*plan.git_folders, *nested) for folder in (top, *_modules(top))]
+    # The workspace's own may have been made since the plan was.
+    tops = dict.fromkeys((plan.workspace / ".git", *plan.git_folders, *nested))
+    folders = [folder for top in tops for folder in (top, *_modules(top))]
     bare = _is_empty(plan.workspace)
     for path in plan.protected:
-        if not _is_of_git(path, plan) and not _unlocked(path, plan, limits):
+        # What ``git clone … .`` brings into an empty folder is the project.
+        cloned = bare and limits.git_config and path != plan.workspace / ".aar"
+        if not cloned and not _is_of_git(path, plan) and not _unlocked(path, plan, limits):
             _sort(path, _root_of(path, plan), found, mask=not bare)
     for folder in folders:
         _sort_git(folder, plan, limits, found)
@@ -64,10 +68,11 @@ def protect(plan: Plan, limits: Limits, nested: Iterable[Path] = ()) -> Protecti
 def everything(plan: Plan, limits: Limits, nested: Iterable[Path] = ()) -> tuple[Path, ...]:
     """Return all protected paths, for a wall that can only compare."""
     found = protect(plan, limits, nested)
-    whole = (
-        [path for path in plan.protected if not _unlocked(path, plan, limits)] if not limits.read_only else []
-    )
-    return tuple(dict.fromkeys([*whole, *found.read_only, *found.guarded]))
+    known = (*found.read_only, *found.guarded)
+    # A mask stands for the first missing part; without masks the whole path is meant.
+    below = [path for path in plan.protected if any(path.is_relative_to(top) for top in found.absent)]
+    hooks = [top for top in found.absent if top not in below]
+    return tuple(dict.fromkeys([*known, *below, *hooks]))
 
 
 def _sort_git(folder: Path, plan: Plan, limits: Limits, found: Protection) -> None:
