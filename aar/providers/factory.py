@@ -69,15 +69,10 @@ def make_provider(
         run_command: Runs ``api_key_command``.
 
     Raises:
-        ConfigurationError: The provider is unknown or comes later, or an address, key or file is missing.
+        ConfigurationError: The provider is unknown, or an address, key or file is missing.
     """
     provider, model = parse_model(name)
     preset = _preset(provider, config)
-    if preset.kind == "later":
-        raise ConfigurationError(
-            f"The provider {provider} comes with a later version. "
-            "Use openai/…, ollama/…, openrouter/… or openai-compatible/… with base_url until then."
-        )
     if preset.kind == "scripted":
         return _scripted(model, config)
     if preset.kind == "local":
@@ -193,7 +188,7 @@ def choose_model(
         preset = PRESETS[vendor]
         named = provider_settings(vendor, config).api_key_env
         for variable in (named,) if named else preset.key_names:
-            if preset.kind != "later" and environ.get(variable, "").strip():
+            if environ.get(variable, "").strip():
                 return ModelChoice(f"{vendor}/{catalog.DEFAULT_MODELS[vendor]}", f"{variable} is set")
     if ollama_running():
         default = catalog.DEFAULT_MODELS["ollama"]

@@ -208,7 +208,7 @@ class RequestEncoder:
         if self.options.cache_marks and request.model.startswith(_MARKED):
             fields["cache_control"] = {"type": "ephemeral"}
         if request.reasoning is not None:
-            fields.update(_reasoning(self.options, request.reasoning))
+            fields.update(chat_reasoning(self.options, request.reasoning))
         return fields
 
     def _conversation(self, request: ProviderRequest) -> _Joined:
@@ -385,7 +385,8 @@ def _thinking(blocks: Sequence[ReasoningBlock], server: str, text: str) -> dict[
     return {"content": parts}
 
 
-def _reasoning(options: WireOptions, level: str | int) -> dict[str, Any]:
+def chat_reasoning(options: WireOptions, level: str | int) -> dict[str, Any]:
+    """Return the fields that ask a chat-completions server for a reasoning level or a number of tokens."""
     style, effort = options.reasoning, effort_of(level, options.top_effort)
     if style == "effort":
         return {"reasoning_effort": effort}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from aar.providers.openai_encode import ReasoningStyle
 
-Kind = Literal["chat", "anthropic", "gemini", "ollama", "local", "scripted", "later"]
+Kind = Literal["chat", "anthropic", "gemini", "ollama", "local", "scripted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Preset:
 
     Attributes:
         name: As in ``name/model``.
-        kind: What speaks to it: chat completions, Ollama's wire, one of aar's own, or nothing yet.
+        kind: What speaks to it: chat completions, Ollama's wire, another vendor's, or one of aar's own.
         base_url: Where it is; ``None``: the user must say.
         key_names: Environment variables with its key, the first that is set wins.
         hosts: The vendor's own hosts (and their subdomains), to which alone its key goes.

@@ -146,7 +146,7 @@ def test_a_command_behind_the_wall_gives_its_own_exit_code(project: Path, tmp_pa
     assert (ran.code, ran.out) == (7, "out\n")
     assert finish(start("sandbox", "exec", "--", "no-such-program", cwd=project)).code == 2
     status = aar("sandbox", "status", "--json", cwd=project).json
-    assert set(status) == {"wall", "enforced", "reasons", "covers", "gaps"}
+    assert set(status) == {"wall", "enforced", "reasons", "covers", "gaps", "allow_domains"}
 
 
 def test_tools_and_prompt_are_shown_as_the_model_gets_them(project: Path, hello: str) -> None:

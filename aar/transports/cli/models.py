@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -48,6 +48,7 @@ class ModelRow:
         usable: The same as a yes or no.
         context_window: Tokens.
         dialect: How it acts: ``native``, ``text`` or ``files``.
+        price: US dollars for a million tokens of prompt and of answer; ``None``: not known.
     """
 
     name: str
@@ -56,20 +57,25 @@ class ModelRow:
     usable: bool
     context_window: int
     dialect: str
+    price: tuple[float, float] | None
 
 
 @models.command("list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--base-url", metavar="URL", help="Ask this server for its models too.")
+@click.option("--all", "everywhere", is_flag=True, help="Ask every provider that can be used as things are.")
 @base_options
-def list_(as_json: bool, base_url: str | None, **values: Any) -> None:
+def list_(as_json: bool, base_url: str | None, everywhere: bool, **values: Any) -> None:
     """List the models that aar knows, and those that the configured server tells."""
     base = open_base(**take_runtime_options(values))
     rows = {row.name: row for row in _known(base)}
     configured = base.config.model.name
     if configured is not None:
         rows.setdefault(configured, replace(_row(base, configured, base_url), source="configured"))
-    for row in _served(base, configured, base_url):
+    asked = [configured or "openai-compatible/any"] if configured or base_url else []
+    if everywhere:
+        asked += [row.name for row in _known(base) if row.usable]
+    for row in asyncio.run(_served(base, asked, base_url)):
         rows.setdefault(row.name, row)
     if as_json:
         for row in rows.values():
@@ -81,20 +87,17 @@ def list_(as_json: bool, base_url: str | None, **values: Any) -> None:
             row.name,
             f"{row.context_window:,}",
             row.dialect,
+            _price_words(row.price),
             row.source,
             row.state,
         )
         for row in rows.values()
     ]
-    Console(sanitize).table(cells, ("", "MODEL", "CONTEXT", "DIALECT", "FROM", "STATE"), {2})
+    Console(sanitize).table(cells, ("", "MODEL", "CONTEXT", "DIALECT", "$/M IN, OUT", "FROM", "STATE"), {2})
 
 
 def _known(base: Base) -> list[ModelRow]:
-    return [
-        _row(base, f"{provider}/{model}", None)
-        for provider, model in catalog.DEFAULT_MODELS.items()
-        if PRESETS[provider].kind != "later"
-    ]
+    return [_row(base, f"{provider}/{model}", None) for provider, model in catalog.DEFAULT_MODELS.items()]
 
 
 def _row(base: Base, name: str, base_url: str | None) -> ModelRow:
@@ -102,7 +105,21 @@ def _row(base: Base, name: str, base_url: str | None) -> ModelRow:
     capabilities = _capabilities(base, provider, model)
     usable, state = server_state(base, name, base_url)
     source = "embedded" if provider == "local" else "default"
-    return ModelRow(name, source, state, usable, capabilities.context_window, capabilities.dialect)
+    window, dialect = capabilities.context_window, capabilities.dialect
+    return ModelRow(name, source, state, usable, window, dialect, _price(base, provider, model))
+
+
+def _price(base: Base, provider: str, model: str) -> tuple[float, float] | None:
+    from aar.runtime.model_data import look_up
+
+    price = catalog.figures(provider, model, base.config, look_up(base, provider, model)).price.value
+    return None if price is None else (price.input, price.output)
+
+
+def _price_words(price: tuple[float, float] | None) -> str:
+    if price is None:
+        return "unknown"
+    return f"{price[0]:g}, {price[1]:g}" if any(price) else "free"
 
 
 def _capabilities(base: Base, provider: str, model: str) -> ProviderCapabilities:
@@ -118,8 +135,6 @@ def server_state(base: Base, name: str, base_url: str | None = None) -> tuple[bo
     kind = preset.kind if preset is not None else "chat"
     if kind == "local":
         return _local_state(base)
-    if kind == "later":
-        return False, "comes with a later version"
     if kind == "scripted":
         return True, "plays a file"
     settings = provider_settings(provider, base.config)
@@ -165,21 +180,29 @@ def _local_provider(base: Base) -> LocalProvider:
     return LocalProvider(base.config.providers.get("local"), base.paths.data, base.paths.runtime)
 
 
-def _served(base: Base, configured: str | None, base_url: str | None) -> list[ModelRow]:
-    """Ask the configured server; one that does not answer is told on standard error."""
-    if configured is None and base_url is None:
-        return []
-    name = configured or "openai-compatible/any"
-    provider, _ = parse_model(name)
-    if provider in PRESETS and PRESETS[provider].kind != "chat":
-        return []
-    try:
-        told = asyncio.run(_ask(base, name, base_url))
-    except (AarError, TimeoutError) as error:
-        reason = str(error) or f"no answer within {_SERVER_TIMEOUT_S:.0f} s"
-        streams.write(sys.stderr, f"aar: The server does not tell its models: {sanitize(reason)}\n")
-        return []
-    return [replace(_row(base, f"{provider}/{model}", base_url), source="server") for model in told]
+async def _served(base: Base, names: Sequence[str], base_url: str | None) -> list[ModelRow]:
+    """Ask the providers of ``names``, all at once; those that do not answer are told on standard error."""
+    providers = {parse_model(name)[0]: name for name in reversed(names)}
+    askable = {
+        provider: name
+        for provider, name in providers.items()
+        if provider not in PRESETS or PRESETS[provider].kind not in {"local", "scripted"}
+    }
+    answers = await asyncio.gather(
+        *(_ask(base, name, base_url) for name in askable.values()), return_exceptions=True
+    )
+    rows: list[ModelRow] = []
+    for provider, answer in zip(askable, answers, strict=True):
+        if isinstance(answer, AarError | TimeoutError):
+            reason = str(answer) or f"no answer within {_SERVER_TIMEOUT_S:.0f} s"
+            streams.write(sys.stderr, f"aar: {provider} does not tell its models: {sanitize(reason)}\n")
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            rows += [
+                replace(_row(base, f"{provider}/{model}", base_url), source="server") for model in answer
+            ]
+    return rows
 
 
 async def _ask(base: Base, name: str, base_url: str | None) -> list[str]:
@@ -207,9 +230,12 @@ def show(name: str, as_json: bool, **values: Any) -> None:
         return
     console = Console(sanitize)
     sources: dict[str, str] = fields.pop("sources")
+    levels: dict[str, Any] = fields.pop("reasoning_levels")
     for key, value in fields.items():
         source = f"    ({sources[key]})" if key in sources else ""
         console.out(f"{key:17} {_words(value)}{source}")
+    for level, wire in levels.items():
+        console.out(f"reasoning {level:7} {json.dumps(wire)}")
 
 
 _SOURCES = {
@@ -223,8 +249,8 @@ _SOURCES = {
 
 def describe_model(base: Base, provider: str, model: str) -> dict[str, Any]:
     """Return all that is known of a model, and under ``sources`` where each figure comes from."""
-    from aar.providers.catalog_reasoning import reasoning_levels
     from aar.providers.prices import data_version
+    from aar.providers.reasoning_wire import reasoning_map
     from aar.runtime.model_data import look_up
 
     record = look_up(base, provider, model)
@@ -241,7 +267,7 @@ def describe_model(base: Base, provider: str, model: str) -> dict[str, Any]:
         "state": state,
         "context_window": capabilities.context_window if provider == "local" else found.context_window.value,
         **{name: figures[name].value for name in _FIGURES[1:]},
-        "reasoning_levels": list(reasoning_levels(provider, model, thinks=found.reasoning.value)),
+        "reasoning_levels": reasoning_map(provider, model, thinks=found.reasoning.value),
         "price": price.model_dump() if price is not None else None,
         "sources": {
             **{name: _SOURCES.get(figure.source, data) for name, figure in figures.items()},
