@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import sys
 from pathlib import Path
+from typing import cast
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "aar/config/schema.py"
@@ -27,6 +28,7 @@ _TYPES = {
     "dict[str, str]": "table of strings",
     "dict[str, Any]": "table",
     "dict[str, ModelSettings]": "tables by name",
+    "TuiLayoutConfig": "table",
 }
 
 
@@ -85,9 +87,10 @@ def _words(node: ast.expr) -> str:
         return " ".join(f"`{_toml(choice)}`" for choice in choices)
     if isinstance(node, ast.Subscript) and source.startswith("tuple[") and isinstance(node.slice, ast.Tuple):
         return f"list of {_words(node.slice.elts[0]).replace('string', 'strings')}"
-    if source.startswith("Annotated[float"):
+    if source.startswith(("Annotated[float", "Annotated[int")):
         low, high = (word.split("=")[1] for word in source[:-2].split("(")[1].split(", "))
-        return f"number from {low} to {high}"
+        kind = "whole number" if source.startswith("Annotated[int") else "number"
+        return f"{kind} from {low} to {high}"
     raise SystemExit(f"docs/generate_configuration.py does not know the type {source}")
 
 
@@ -107,7 +110,8 @@ def _toml(node: ast.expr) -> str:
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, tuple):
-        return "[]"
+        items = cast("tuple[object, ...]", value)
+        return "[" + ", ".join(f'"{item}"' for item in items) + "]"
     return str(value)
 
 

@@ -250,15 +250,51 @@ class VerifyConfig(Section):
     """Characters of a failing command's output that the model sees."""
 
 
+class TuiLayoutConfig(Section):
+    """``[tui.layout]``: which parts of the screen are shown."""
+
+    header: bool = True
+    """The line at the top."""
+    activity: bool = True
+    """The line that says what happens now."""
+    footer: bool = True
+    """The line of keys at the bottom."""
+    panel: bool | Literal["auto"] = "auto"
+    """The side panel; ``auto``: where the terminal has at least ``panel_from`` columns."""
+    panel_width: Annotated[int, Field(ge=20, le=80)] = 34
+    """Columns of the side panel."""
+    panel_from: Annotated[int, Field(ge=60, le=400)] = 120
+    """Columns of a terminal that has room for the side panel."""
+    sections: tuple[Literal["thinking", "plan", "files", "agents", "context", "log"], ...] = (
+        "thinking",
+        "plan",
+        "files",
+        "agents",
+        "context",
+        "log",
+    )
+    """Parts of the side panel, in this order."""
+
+
 class TuiConfig(Section):
     """``[tui]``."""
 
     theme: str = "auto"
-    """Name of a theme."""
-    layout: dict[str, Any] = Field(default_factory=dict)
-    """Which parts of the screen are shown."""
+    """Name of a theme; ``auto`` follows the terminal's background."""
+    layout: TuiLayoutConfig = TuiLayoutConfig.model_construct()
+    """Which parts of the screen are shown: the table above."""
     keys: dict[str, str] = Field(default_factory=dict)
-    """Keys by action."""
+    """Keys by action, several with commas between them; actions are in docs/keyboard.md."""
+    mouse: bool = True
+    """Whether clicks and the wheel go to aar; else the terminal selects text with them."""
+    screen_reader: bool = False
+    """No animation, no drawn lines, words instead of signs."""
+    notify: Literal["auto", "bell", "osc9", "off"] = "auto"
+    """How aar calls when it needs you and its window has no focus."""
+    status_command: str | None = None
+    """Shell command whose first line of output stands in the footer; its input is the session as JSON."""
+    status_interval: Annotated[float, Field(ge=1, le=3600)] = 30
+    """Seconds between two calls of ``status_command`` while nothing happens."""
 
 
 class McpServerConfig(Section):
