@@ -1,8 +1,8 @@
-"""Cost of starting ``true``: bare fork and exec, the spawn server without and with the wall.
+"""Cost of starting ``true``: bare ways, and the spawn server without and with each wall that works here.
 
-    python tests/benchmarks/spawn.py [RUNS]
+    python -m tests.benchmarks.spawn [RUNS]
 
-The ways take turns, so that load on the machine meets them alike.
+The ways take turns, so that load on the machine meets them alike. The workspace is a small git repository.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ from __future__ import annotations
 import asyncio
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from aar.config.schema import SandboxConfig
+from aar.protocol.errors import SandboxError
 from aar.protocol.ports import SpawnRequest
 from aar.safety.spawn import ProcessSpawner
+
+WALLS = ("none", "landlock", "bubblewrap")
 
 
 def bare() -> None:
@@ -25,28 +29,45 @@ def bare() -> None:
     os.waitpid(pid, 0)
 
 
+def plain() -> None:
+    subprocess.run(["/bin/true"], check=True, capture_output=True)
+
+
 async def main(runs: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder)
-        spawners = {
-            "spawn server, no wall": ProcessSpawner(workspace, SandboxConfig(mode="none")),
-            "spawn server, landlock": ProcessSpawner(workspace, SandboxConfig(mode="auto")),
+        subprocess.run(["git", "init", "-q", folder], check=True)
+        (workspace / "main.py").write_text("print(1)\n")
+        spawners: dict[str, ProcessSpawner] = {}
+        for wall in WALLS:
+            spawner = ProcessSpawner(workspace, SandboxConfig(mode=wall))  # type: ignore[arg-type]
+            try:
+                spawner.status()
+            except SandboxError as error:
+                print(f"{wall}: {error}")
+                spawner.close()
+            else:
+                spawners[f"spawn(), {wall}"] = spawner
+        times: dict[str, list[float]] = {
+            "posix_spawn": [],
+            "subprocess.run": [],
+            **{name: [] for name in spawners},
         }
-        times: dict[str, list[float]] = {"bare posix_spawn": [], **{name: [] for name in spawners}}
         request = SpawnRequest(("/bin/true",), workspace)
         for spawner in spawners.values():
             await spawner.run(request)
         for _ in range(runs):
-            began = time.perf_counter()
-            bare()
-            times["bare posix_spawn"].append(time.perf_counter() - began)
+            for name, call in (("posix_spawn", bare), ("subprocess.run", plain)):
+                began = time.perf_counter()
+                call()
+                times[name].append(time.perf_counter() - began)
             for name, spawner in spawners.items():
                 began = time.perf_counter()
                 await spawner.run(request)
                 times[name].append(time.perf_counter() - began)
         for name, values in times.items():
             low, middle = min(values) * 1000, statistics.median(values) * 1000
-            print(f"{name:24} median {middle:6.2f} ms   least {low:6.2f} ms")
+            print(f"{name:22} median {middle:6.2f} ms   least {low:6.2f} ms")
         for spawner in spawners.values():
             spawner.close()
 

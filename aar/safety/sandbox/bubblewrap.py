@@ -207,14 +207,16 @@ class BubblewrapWall:
         plan = self._plan
         sockets = [Path(name) for name in _SOCKETS] + [plan.home / name for name in _HOME_SOCKETS]
         words: list[str] = []
-        done: list[Path] = []
+        last = "\0"
+        # Sorted, so that what lies in a hidden folder comes right after it.
         for path in sorted({*plan.secrets, *found, *sockets}):
-            if any(path.is_relative_to(top) for top in done) or not path.exists() or path != path.resolve():
+            text = str(path)
+            if text.startswith(last) or not os.path.lexists(text) or text != os.path.realpath(text):
                 continue
             if not self._reaches(path):
                 continue
-            done.append(path)
-            words += ["--ro-bind", str(plan.blank / ("folder" if path.is_dir() else "file")), str(path)]
+            last = text + "/"
+            words += ["--ro-bind", str(plan.blank / ("folder" if path.is_dir() else "file")), text]
         return words
 
     def _reaches(self, path: Path) -> bool:
