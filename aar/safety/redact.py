@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 
 MARK: Final = "[redacted]"
@@ -57,22 +57,44 @@ _BLOCK = re.compile(
     r"(-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.DOTALL,
 )
+# Each of these is tried only where its needle stands; the secret is the group of that name.
 _HEADER = re.compile(
-    r"(?i)\b((?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token|digest|negotiate|apikey)\s+)?)"
-    r"(?!\[redacted\])(?!(?:bearer|basic|token|digest|negotiate|apikey)\b)([^\s\"',]{4,})"
+    r"(?i)(?<![A-Za-z0-9_])authorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token|digest|negotiate|apikey)\s+)?"
+    r"(?!\[redacted\])(?!(?:bearer|basic|token|digest|negotiate|apikey)\b)(?P<secret>[^\s\"',]{4,})"
 )
-_BEARER = re.compile(r"(?i)\b((?:bearer|basic)\s+)(?=[^\s]*[0-9+/=._-])([A-Za-z0-9+/=._~-]{8,})")
+_BEARER = re.compile(
+    r"(?i)(?<![A-Za-z0-9_])(?:bearer|basic)\s+(?=[^\s]*[0-9+/=._-])(?P<secret>[A-Za-z0-9+/=._~-]{8,})"
+)
 _URL = re.compile(
-    r"\b([a-zA-Z][a-zA-Z0-9+.-]{0,20}://)([^\s/@:\"'<>]{0,200}):(?!\[redacted\]@)([^\s/\"'<>]{1,300})@(?=[^\s@]*)"
+    r"(?<=[a-zA-Z0-9+.-])://[^\s/@:\"'<>]{0,200}:(?!\[redacted\]@)(?P<secret>[^\s/\"'<>]{1,300})@(?=[^\s@]*)"
 )
 _USER_OPTION = re.compile(
-    r"((?:^|\s)(?:-u|--user|--proxy-user)[ =][\"']?[^\s:\"']{1,200}:)(?!\[redacted\])([^\s\"']+)"
+    r"(?<!\S)(?:-u|--user|--proxy-user)[ =][\"']?[^\s:\"']{1,200}:(?!\[redacted\])(?P<secret>[^\s\"']+)"
 )
 _NAMED = re.compile(
-    r"(?i)((?:passw(?:or)?d|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key|credentials?|auth[_-]?key|client[_-]?secret|session[_-]?key)[A-Za-z0-9_-]{0,40}[\"']?\s{0,9}(?::=|=>|[:=])\s{0,9})"
+    r"(?i)((?:passw(?:or)?d|passphrase|secret|token|key|credentials?)"
+    r"[A-Za-z0-9_-]{0,40}[\"']?\s{0,9}(?::=|=>|[:=])\s{0,9})"
     r"(\"[^\"\n]{4,}\"|'[^'\n]{4,}'|[^\s\"',;&)}\]]{4,})"
 )
+_BEFORE_KEY: Final = (b"api", b"access", b"private", b"auth", b"session")
+_NAMES: Final = (b"passw", b"passphrase", b"secret", b"token", b"key", b"credential")
+_NEEDLES: Final = (
+    (b"authorization", _HEADER),
+    (b"bearer", _BEARER),
+    (b"basic", _BEARER),
+    (b"://", _URL),
+    (b"-u ", _USER_OPTION),
+    (b"-u=", _USER_OPTION),
+    (b"--user", _USER_OPTION),
+    (b"--proxy-user", _USER_OPTION),
+)
+_KEY_RUN: Final = 15
+"""The shortest run of letters, digits, ``_`` and ``-`` in any of the key forms."""
+_RUNS: Final = (
+    bytes(97 if chr(code).isalnum() or chr(code) in "_-" else 32 for code in range(128)) + b" " * 128
+)
+_KEY_TEXT: Final = re.compile(r"[A-Za-z0-9_.+/=-]*")
+_MAX_PASSES: Final = 4
 _NOT_SECRET = re.compile(
     r"(?i)\[redacted\].*|none|null|true|false|undefined|str|string|int|bytes|bool|float|any|optional.*|\d{1,5}"
     r"|[<$%({\[].*|os\.|.*\(.*|self\..*|env\..*|process\..*"
@@ -95,25 +117,55 @@ class Redactor:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         known = sorted({value for value in values if len(value) >= MIN_VALUE}, key=len, reverse=True)
-        known = [value for value in known if value not in MARK]
-        self._values = re.compile("|".join(re.escape(value) for value in known)) if known else None
+        self._values = [value for value in known if value not in MARK]
 
     def redact(self, text: str) -> str:
         """Return ``text`` without secrets."""
         if len(text) < MIN_VALUE:
             return text
-        if self._values is not None:
-            text = self._values.sub(MARK, text)
         if "PRIVATE KEY" in text:
             text = _BLOCK.sub(_block, text)
-        text = _KEYS.sub(MARK, text)
-        text = _HEADER.sub(rf"\1{MARK}", text)
-        text = _BEARER.sub(rf"\1{MARK}", text)
-        if "://" in text:
-            text = _URL.sub(rf"\1\2:{MARK}@", text)
-        if ":" in text:
-            text = _USER_OPTION.sub(rf"\1{MARK}", text)
-        return _NAMED.sub(_named, text)
+        # What is replaced may bring a name next to another value, so a text with hits is looked at again.
+        for _ in range(_MAX_PASSES):
+            found = self._spans(text)
+            if not found:
+                break
+            text = _replaced(text, found)
+        return text
+
+    def redact_known(self, text: str) -> str:
+        """Return ``text`` without known values, keys of known form and private keys.
+
+        Names and entropy are not looked at: source code that a model works on stays what it is.
+        """
+        if len(text) < MIN_VALUE:
+            return text
+        if "PRIVATE KEY" in text:
+            text = _BLOCK.sub(_block, text)
+        found = [*self._value_spans(text), *_key_spans(text, text.encode("ascii", "replace"))]
+        return _replaced(text, found) if found else text
+
+    def _value_spans(self, text: str) -> Iterator[tuple[int, int]]:
+        for value in self._values:
+            at = text.find(value)
+            while at >= 0:
+                yield at, at + len(value)
+                at = text.find(value, at + len(value))
+
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        # One byte a character, so that offsets are those of the text; what is searched is ASCII.
+        raw = text.encode("ascii", "replace")
+        found = [*self._value_spans(text), *_key_spans(text, raw)]
+        folded = raw.lower()
+        for needle, pattern in _NEEDLES:
+            for match in _matches(pattern, text, folded, needle):
+                found.append(match.span("secret"))  # noqa: PERF401
+        for name in _NAMES:
+            for match in _matches(_NAMED, text, folded, name, before=_BEFORE_KEY if name == b"key" else ()):
+                span = _named(match)
+                if span is not None:
+                    found.append(span)
+        return found
 
     def redact_json(self, value: Any) -> Any:
         """Apply `redact` to every string of a JSON value; a value under a telling key goes as a whole."""
@@ -158,15 +210,68 @@ def _block(match: re.Match[str]) -> str:
     return f"{match[1]}\n{MARK}\n{match[2]}" if match[2] else f"{match[1]}\n{MARK}\n"
 
 
-def _named(match: re.Match[str]) -> str:
+def _positions(text: bytes, needle: bytes) -> Iterator[int]:
+    at = text.find(needle)
+    while at >= 0:
+        yield at
+        at = text.find(needle, at + len(needle))
+
+
+def _matches(
+    pattern: re.Pattern[str], text: str, folded: bytes, needle: bytes, before: tuple[bytes, ...] = ()
+) -> Iterator[re.Match[str]]:
+    """Yield matches of ``pattern`` that begin at the needle and do not overlap, so that time stays linear."""
+    at = folded.find(needle)
+    while at >= 0:
+        match = None
+        if not before or folded[max(0, at - 8) : at].rstrip(b"_-").endswith(before):
+            match = pattern.match(text, at)
+        if match is not None:
+            yield match
+        at = folded.find(needle, at + 1 if match is None else max(at + 1, match.end()))
+
+
+def _key_spans(text: str, raw: bytes) -> Iterator[tuple[int, int]]:
+    """Find keys by their form, only where a run of characters is long enough to be one."""
+    runs = raw.translate(_RUNS)
+    wanted, done = b"a" * _KEY_RUN, 0
+    at = runs.find(wanted)
+    while at >= 0:
+        whole = _KEY_TEXT.match(text, at)
+        end = whole.end() if whole is not None else at + _KEY_RUN
+        for match in _KEYS.finditer(text, max(done, at - 6), end):
+            yield match.span()
+        done = end
+        at = runs.find(wanted, end)
+    for at in _positions(raw, b"whsec_"):
+        match = _KEYS.match(text, at)
+        if match is not None:
+            yield match.span()
+
+
+def _replaced(text: str, spans: list[tuple[int, int]]) -> str:
+    """Return ``text`` with a mark in place of each span; spans that meet get one."""
+    pieces: list[str] = []
+    done = 0
+    for start, end in sorted(spans):
+        if start > done or (start == 0 and not pieces):
+            pieces += (text[done:start], MARK)
+        done = max(done, end)
+    return "".join((*pieces, text[done:]))
+
+
+def _named(match: re.Match[str]) -> tuple[int, int] | None:
     """``name = value``: a password always, another secret when the value is no word of a program."""
     name, value = match[1], match[2]
     quote = value[0] if value[0] in "\"'" else ""
     bare = value.strip(quote) if quote else value
     if _NOT_SECRET.fullmatch(bare) or MARK in bare or _NAMES_A_PLACE.fullmatch(name):
-        return match[0]
+        return None
     strong = _LOOKS_NAMED_STRONG.search(name) is not None and (
         bool(quote) or "=" in name or not bare.islower()
     )
     random = len(bare) >= 8 and entropy(bare) >= _ENTROPY_BITS and _WORDISH.fullmatch(bare) is None
-    return f"{name}{quote}{MARK}{quote}" if strong or random else match[0]
+    if not (strong or random):
+        return None
+    start, end = match.span(2)
+    return (start + 1, end - 1) if quote else (start, end)
