@@ -174,7 +174,7 @@ def _module_file(path: str, node: ast.ImportFrom, known: frozenset[str]) -> str 
         bases = [*around, PurePosixPath("src")]
     for base in bases:
         stem = base.joinpath(*parts).as_posix()
-        for candidate in (f"{stem}.py", f"{stem}/__init__.py"):
+        for candidate in (f"{stem}/__init__.py", f"{stem}.py"):
             if candidate.removeprefix("./") in known:
                 return candidate.removeprefix("./")
     return None

@@ -169,6 +169,9 @@ class TextCoach(FilesCoach):
             return parsed
         if not parsed.calls:
             return parsed if self._may_end() else replace(parsed, problem=NOT_ACTED)
+        done = self._renamed_already(parsed.calls)
+        if done is not None:
+            return replace(parsed, calls=(), problem=f"{done} {TEST}")
         kept = self._led(self._without_tests(list(parsed.calls)))
         if not kept:
             path = parsed.calls[0].arguments.get("path")
@@ -213,8 +216,11 @@ class TextCoach(FilesCoach):
         text = self.project.content(path)
         if text is None or not old:
             return call
-        if old.isidentifier() and new.isidentifier() and self._is_spoken_of(old):
-            return call.model_copy(update={"arguments": {**call.arguments, "replace_all": True}})
+        if self._is_renaming(call):
+            # Only whole names: `proc` stands in `process` too.
+            renamed = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", lambda _: new, text)
+            arguments = {"path": path, "content": renamed}
+            return call.model_copy(update={"name": "write_file", "arguments": arguments})
         if text.count(old) != 1:
             return call
         whole = call.model_copy(
@@ -228,6 +234,25 @@ class TextCoach(FilesCoach):
         if not new[:1].isspace() and _is_python(both):
             return whole.model_copy(update={"arguments": {"path": path, "content": both}})
         return kept
+
+    def _is_renaming(self, call: ToolUseBlock) -> bool:
+        old, new = (str(call.arguments.get(name, "")) for name in ("old_text", "new_text"))
+        names = call.name == "edit_file" and old.isidentifier() and new.isidentifier()
+        return names and self._is_spoken_of(old)
+
+    def _renamed_already(self, calls: Sequence[ToolUseBlock]) -> str | None:
+        """Return what to tell a model that renames where the old name is gone, and where it still stands."""
+        for call in calls:
+            path, old = str(call.arguments.get("path", "")), str(call.arguments.get("old_text", ""))
+            holders = self._holders(old) if self._is_renaming(call) else [path]
+            if path not in holders:
+                left = f"It still stands in {', '.join(holders[:8])}: change these." if holders else ""
+                return f"{path} does not hold the name `{old}` any more. {left}".strip()
+        return None
+
+    def _holders(self, name: str) -> list[str]:
+        whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+        return [path for path in self.project.paths[:300] if whole.search(self.project.content(path) or "")]
 
     def _is_unseen(self, path: str) -> bool:
         return bool(path) and path not in self._seen and self.project.content(path) not in (None, "")

@@ -137,13 +137,18 @@ def test_a_check_without_any_tests_has_not_failed(tmp_path: Path) -> None:
     assert answered(coach, check, output="no tests ran in 0.01s\nexit code: 5").endswith(REPORT)
 
 
-def test_a_renaming_edit_holds_for_the_whole_file(tmp_path: Path) -> None:
-    coach = coach_of(tmp_path, "Rename the function `add` to `plus` everywhere.")
+def test_a_renaming_edit_changes_whole_names_in_the_whole_file_once(tmp_path: Path) -> None:
+    coach = coach_of(tmp_path, "Rename the function `add` to `add_up` everywhere.")
+    (tmp_path / "calc.py").write_text(CALC + "\n\npadded = add(1, 2)\n")
     read_all(coach)
-    (kept,) = look_over(
-        coach, make_call("edit_file", {"path": "calc.py", "old_text": "add", "new_text": "plus"})
-    ).calls
-    assert kept.arguments["replace_all"] is True
+    edit = make_call("edit_file", {"path": "calc.py", "old_text": "add", "new_text": "add_up"})
+    (kept,) = look_over(coach, edit).calls
+    renamed = str(kept.arguments["content"])
+    assert renamed == CALC.replace("add", "add_up") + "\n\npadded = add_up(1, 2)\n"
+    (tmp_path / "calc.py").write_text(renamed)
+    again = look_over(coach, edit)
+    assert again.calls == ()
+    assert "does not hold the name `add` any more. It still stands in test_calc.py" in str(again.problem)
 
 
 def test_the_grammar_offers_only_what_makes_sense_now(tmp_path: Path) -> None:
