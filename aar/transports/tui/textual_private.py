@@ -1,0 +1,56 @@
+"""All use of Textual's private parts: what has to be looked at when its version changes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from textual import events
+from textual.app import App
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+
+_LATE_ANSWER = re.compile(r"\]11;rgba?:[0-9a-fA-F/]*(?:\x07|\x1b\\)?")
+
+
+class QuietFocus(App[int]):
+    """An app that restyles nothing when its window gets or loses the focus.
+
+    Textual walks all widgets for each change, and takes the focus from the one that has it. Aar's look is the
+    same with and without focus; ``app_focus`` still tells.
+    """
+
+    def _watch_app_focus(self, focus: bool) -> None:
+        pass
+
+
+def write_sequence(app: App[Any], sequence: str) -> None:
+    """Write ``sequence`` to the terminal, in order with what Textual writes; nothing where there is none."""
+    driver: Driver | None = app._driver  # pyright: ignore[reportPrivateUsage]
+    if sequence and driver is not None and not driver.is_headless:
+        driver.write(sequence)
+        driver.flush()
+
+
+def feed_typed(app: App[Any], data: bytes) -> None:
+    """Hand on keys that were typed before the screen stood."""
+    text = _LATE_ANSWER.sub("", data.decode("utf-8", "replace"))
+    if not text:
+        return
+    from textual._xterm_parser import XTermParser
+
+    parser = XTermParser()
+    messages = [*parser.feed(text), *parser.feed("")]
+    for message in messages:
+        _hand_on(app, message)
+
+
+def _hand_on(app: App[Any], message: Message) -> None:
+    if isinstance(message, events.Key | events.Paste):
+        app.post_message(message)
+
+
+def terminal_driver() -> type[LinuxDriver]:
+    """Return the driver of a real terminal."""
+    return LinuxDriver
