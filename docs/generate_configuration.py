@@ -26,6 +26,7 @@ _TYPES = {
     "PermissionMode": '`"plan"` `"ask"` `"edit"` `"auto"` `"unsafe"`',
     "Wall": '`"auto"` `"bubblewrap"` `"landlock"` `"seatbelt"` `"none"`',
     "dict[str, str]": "table of strings",
+    "dict[str, str | dict[str, str]]": "table of strings, or tables of them",
     "dict[str, Any]": "table",
     "dict[str, ModelSettings]": "tables by name",
     "TuiLayoutConfig": "table",

@@ -152,6 +152,15 @@ class GuardrailsConfig(Section):
     """Share of the cost limit kept back for the last answer."""
 
 
+class RuleExamples(Section):
+    """``[permissions.examples."RULE"]``: what a rule is meant to cover, checked at the start."""
+
+    match: tuple[str, ...] = ()
+    """Commands, paths, hosts or tools that the rule covers."""
+    not_match: tuple[str, ...] = ()
+    """Such that it does not cover."""
+
+
 class PermissionsConfig(Section):
     """``[permissions]``: what needs a question."""
 
@@ -163,6 +172,8 @@ class PermissionsConfig(Section):
     """Rules that ask."""
     deny: tuple[str, ...] = ()
     """Rules that deny."""
+    examples: dict[str, RuleExamples] = Field(default_factory=dict[str, RuleExamples])
+    """By rule: what it covers and what it does not, checked at the start."""
 
 
 class SandboxConfig(Section):
@@ -237,6 +248,8 @@ class SessionConfig(Section):
 
     store: bool = True
     """Whether sessions are kept on disk."""
+    audit: bool = False
+    """Whether a keyed hash of each line is kept, so that `aar audit verify` sees later changes."""
 
 
 class VerifyConfig(Section):
@@ -283,8 +296,10 @@ class TuiConfig(Section):
     """Name of a theme; ``auto`` follows the terminal's background."""
     layout: TuiLayoutConfig = TuiLayoutConfig.model_construct()
     """Which parts of the screen are shown: the table above."""
-    keys: dict[str, str] = Field(default_factory=dict)
-    """Keys by action, several with commas between them; actions are in docs/keyboard.md."""
+    keys: dict[str, str | dict[str, str]] = Field(default_factory=dict[str, str | dict[str, str]])
+    """Keys by action (``[tui.keys.prompt] send``), several with commas; docs/keyboard.md lists them."""
+    vim: bool = False
+    """Whether the prompt has vim's keys."""
     mouse: bool = True
     """Whether clicks and the wheel go to aar; else the terminal selects text with them."""
     screen_reader: bool = False

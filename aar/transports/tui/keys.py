@@ -1,8 +1,10 @@
 """Every action that a key does: one table for bindings, footer, help and docs/keyboard.md.
 
-``[tui.keys]`` names actions of this table; a widget takes its bindings from `bindings`, so that each has the
-action's name as its id, by which Textual binds it to other keys.
+Actions are called ``place.name``, which is the id of their bindings: by it ``[tui.keys]`` gives them other keys. Those of
+the whole app, of lists and of views stand here; `all_actions` adds what the parts of the screen bind themselves.
 """
+
+# ruff: noqa: E501 (one action a line: it is read as a table)
 
 from __future__ import annotations
 
@@ -10,22 +12,23 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from textual.binding import Binding, BindingType
 
-Place = Literal["app", "prompt", "transcript", "approval", "queue", "list", "viewer"]
-"""Where an action works: everywhere, or while that part has the focus."""
-
-PLACES: Mapping[Place, str] = {
+PLACES: Mapping[str, str] = {
     "app": "Everywhere",
     "prompt": "In the prompt",
+    "search": "While you search earlier prompts",
+    "queue": "In the queue",
     "transcript": "In the transcript",
     "approval": "When aar asks you",
-    "queue": "In the queue",
+    "answer": "While you write an answer",
+    "confirm": "When a yes or no is wanted",
     "list": "In lists",
     "viewer": "In the views of changes and logs",
 }
+"""Where an action works: everywhere, or while that part has the focus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +36,33 @@ class KeyAction:
     """Something that a key does.
 
     Attributes:
-        name: For ``[tui.keys]``.
-        place: Where it works.
+        name: ``place.name``, for ``[tui.keys]``.
         keys: By default, in Textual's words, with commas between them.
         label: One or two words for the footer.
         help: One sentence.
         action: Textual's action.
         footer: Whether the footer shows it.
         priority: Whether it wins over the widget that has the focus.
-        fixed: Whether the widget handles the keys itself, so that they cannot be changed.
     """
 
     name: str
-    place: Place
     keys: str
     label: str
     help: str
     action: str = ""
     footer: bool = False
     priority: bool = False
-    fixed: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where it works, see `PLACES`."""
+        return self.name.partition(".")[0]
 
 
 def _app(
     name: str, keys: str, label: str, help_: str, *, footer: bool = False, priority: bool = True
 ) -> KeyAction:
-    return KeyAction(name, "app", keys, label, help_, name, footer, priority)
+    return KeyAction(f"app.{name}", keys, label, help_, name, footer, priority)
 
 
 ACTIONS: tuple[KeyAction, ...] = (
@@ -74,27 +78,31 @@ ACTIONS: tuple[KeyAction, ...] = (
     _app("cycle_mode", "shift+tab", "mode", "Change what may run without a question: plan, ask, edit, auto."),
     _app("suspend", "ctrl+z", "suspend", "Go back to the shell; `fg` comes back."),
     _app("quit", "ctrl+q", "quit", "Leave aar; the session is kept.", footer=True),
-    KeyAction("move_up", "list", "up,ctrl+p", "up", "Go up one line.", "cursor_up"),
-    KeyAction("move_down", "list", "down,ctrl+n", "down", "Go down one line.", "cursor_down"),
-    KeyAction("page_up", "list", "pageup", "page up", "Go up one page.", "page_up"),
-    KeyAction("page_down", "list", "pagedown", "page down", "Go down one page.", "page_down"),
-    KeyAction("choose", "list", "enter", "choose", "Take the marked line.", "choose", footer=True),
-    KeyAction("alternative", "list", "ctrl+o", "more", "Do the other thing that the list offers.", "alternative"),
-    KeyAction("close_list", "list", "escape", "close", "Close and change nothing.", "close", footer=True),
-    KeyAction("next_file", "viewer", "tab,right_square_bracket", "next file", "Go to the next file.", "next_file", footer=True),
-    KeyAction("previous_file", "viewer", "shift+tab,left_square_bracket", "previous file", "Go to the file before.", "previous_file"),
-    KeyAction("next_hunk", "viewer", "n", "next change", "Go to the next change.", "next_hunk", footer=True),
-    KeyAction("previous_hunk", "viewer", "p", "previous change", "Go to the change before.", "previous_hunk"),
-    KeyAction("revert_hunk", "viewer", "r", "revert change", "Take the marked change back out of the file.", "revert_hunk", footer=True),
-    KeyAction("revert_file", "viewer", "shift+r", "revert file", "Give the file its text of the start of the session.", "revert_file"),
-    KeyAction("open_file", "viewer", "o", "open", "Open the file in your editor.", "open_file"),
-    KeyAction("close_viewer", "viewer", "escape,q", "close", "Go back.", "close", footer=True),
+    KeyAction("list.up", "up,ctrl+p", "up", "Go up one line.", "cursor_up"),
+    KeyAction("list.down", "down,ctrl+n", "down", "Go down one line.", "cursor_down"),
+    KeyAction("list.page_up", "pageup", "page up", "Go up one page.", "page_up"),
+    KeyAction("list.page_down", "pagedown", "page down", "Go down one page.", "page_down"),
+    KeyAction("list.choose", "enter", "choose", "Take the marked line.", "choose", footer=True),
+    KeyAction("list.alternative", "ctrl+o", "more", "Do the other thing that the list offers.", "alternative"),
+    KeyAction("list.close", "escape", "close", "Close and change nothing.", "close", footer=True),
+    KeyAction("viewer.next_file", "tab,right_square_bracket", "next file", "Go to the next file.", "next_file", footer=True),
+    KeyAction("viewer.previous_file", "shift+tab,left_square_bracket", "previous file", "Go to the file before.", "previous_file"),
+    KeyAction("viewer.next_hunk", "n", "next change", "Go to the next change.", "next_hunk", footer=True),
+    KeyAction("viewer.previous_hunk", "p", "previous change", "Go to the change before.", "previous_hunk"),
+    KeyAction("viewer.revert_hunk", "r", "revert change", "Take the marked change back out of the file.", "revert_hunk", footer=True),
+    KeyAction("viewer.revert_file", "shift+r", "revert file", "Give the file its text of the start of the session.", "revert_file"),
+    KeyAction("viewer.open_file", "o", "open", "Open the file in your editor.", "open_file"),
+    KeyAction("viewer.close", "escape,q", "close", "Go back.", "close", footer=True),
 )  # fmt: skip
 """In the order of the help."""
 
 
-def bindings(place: Place, actions: Iterable[KeyAction] = ACTIONS) -> list[BindingType]:
-    """Return the bindings of one place, for ``BINDINGS`` of a widget or screen."""
+HELP: Mapping[str, str] = {}
+"""Sentences for actions that other parts bind."""
+
+
+def bindings(place: str) -> list[BindingType]:
+    """Return the bindings of one place of `ACTIONS`, for ``BINDINGS`` of an app or screen."""
     return [
         Binding(
             action.keys,
@@ -104,34 +112,60 @@ def bindings(place: Place, actions: Iterable[KeyAction] = ACTIONS) -> list[Bindi
             show=action.footer,
             priority=action.priority,
         )
-        for action in actions
-        if action.place == place and not action.fixed
+        for action in ACTIONS
+        if action.place == place
     ]
 
 
-def keymap(
-    wanted: Mapping[str, str], actions: Iterable[KeyAction] = ACTIONS
-) -> tuple[dict[str, str], list[str]]:
+def all_actions(widgets: Iterable[type[Any]]) -> list[KeyAction]:
+    """Return `ACTIONS` and what ``widgets`` bind besides, ordered by place."""
+    found = {action.name: action for action in ACTIONS}
+    for widget in widgets:
+        for binding in widget.__dict__.get("BINDINGS", ()):
+            if isinstance(binding, Binding) and binding.id and binding.id not in found:
+                found[binding.id] = _bound(binding, binding.id)
+    order = list(PLACES)
+    return sorted(
+        found.values(), key=lambda action: order.index(action.place) if action.place in order else 99
+    )
+
+
+def _bound(binding: Binding, name: str) -> KeyAction:
+    label = binding.description or name.rpartition(".")[2].replace("_", " ")
+    sentence = HELP.get(name) or binding.tooltip or f"{label[:1].upper()}{label[1:]}."
+    return KeyAction(name, binding.key, label, sentence, binding.action, binding.show, binding.priority)
+
+
+def flat(wanted: Mapping[str, str | Mapping[str, str]]) -> dict[str, str]:
+    """Return ``[tui.keys]`` with one entry an action: ``[tui.keys.app] quit`` is ``app.quit``."""
+    entries: dict[str, str] = {}
+    for name, value in wanted.items():
+        if isinstance(value, str):
+            entries[name if "." in name else f"app.{name}"] = value
+        else:
+            entries |= {f"{name}.{inner}": keys for inner, keys in value.items()}
+    return entries
+
+
+def keymap(wanted: Mapping[str, str], actions: Iterable[KeyAction]) -> tuple[dict[str, str], list[str]]:
     """Return what of ``[tui.keys]`` can be had, and a sentence for each thing that cannot.
 
-    An action keeps its own keys where a new one is taken already; the first of the table wins.
+    An action keeps its own keys where a new one is taken already.
 
     Args:
-        wanted: Keys by name of an action.
+        wanted: Keys by name of an action, see `flat`.
         actions: The table.
     """
     known = {action.name: action for action in actions}
     chosen: dict[str, str] = {}
     problems: list[str] = []
     for name, text in wanted.items():
-        action = known.get(name)
-        if action is None:
+        keys = [key for part in text.split(",") if (key := normal_key(part))]
+        if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"Did you mean {near[0]}?" if near else "docs/keyboard.md lists them."
             problems.append(f"[tui.keys] {name}: there is no such action. {hint}")
-        elif action.fixed:
-            problems.append(f"[tui.keys] {name}: this key belongs to the text box and cannot be changed.")
-        elif not (keys := [key for part in text.split(",") if (key := normal_key(part))]):
+        elif not keys:
             problems.append(f"[tui.keys] {name}: {text!r} names no key; write one like ctrl+t or f2.")
         else:
             chosen[name] = ",".join(keys)
@@ -141,15 +175,15 @@ def keymap(
 def _without_conflicts(
     chosen: dict[str, str], known: Mapping[str, KeyAction], problems: list[str]
 ) -> dict[str, str]:
-    """Leave out what would take a key from an action that works in the same place."""
+    """Leave out what would take a key from an action that works at the same time."""
     accepted = dict(chosen)
     for name in chosen:
         own = known[name]
+        new = set(accepted[name].split(",")) - set(own.keys.split(","))
         for other in known.values():
-            if other.name == name or not _meet(own, other):
+            if other.name == name or (own.place != other.place and "app" not in {own.place, other.place}):
                 continue
-            taken = accepted.get(other.name, other.keys).split(",")
-            both = [key for key in accepted[name].split(",") if key in taken]
+            both = sorted(new & set(accepted.get(other.name, other.keys).split(",")))
             if both:
                 problems.append(
                     f"[tui.keys] {name}: {both[0]} already does {other.name}; give one of them another key."
@@ -159,29 +193,21 @@ def _without_conflicts(
     return accepted
 
 
-def _meet(one: KeyAction, other: KeyAction) -> bool:
-    """Tell whether both can work at the same time. A list or view covers the rest but the whole app's."""
-    if one.place == other.place:
-        return True
-    return one.priority and other.priority and "app" in {one.place, other.place}
-
-
 _SIGNS = {"[": "left_square_bracket", "]": "right_square_bracket", "/": "slash", "?": "question_mark"}
+_KEY = re.compile(r"(?:(?:ctrl|alt|shift|super)\+)*(?:[a-z0-9_]+|[A-Z])")
 
 
 def normal_key(text: str) -> str:
     """Return a key in Textual's words (``Ctrl-T`` is ``ctrl+t``); empty where it cannot be one."""
     key = text.strip()
-    key = _SIGNS.get(key) or re.sub(r"(?i)\b(ctrl|alt|shift|super)-", r"\1+", key)
-    key = key if len(key) == 1 else key.lower()
-    return (
-        key if re.fullmatch(r"(?:(?:ctrl|alt|shift|super)\+)*(?:[a-z0-9_]+|\S)", key, re.IGNORECASE) else ""
-    )
+    if len(key) > 1:
+        key = re.sub(r"(ctrl|alt|shift|super)-", r"\1+", key.lower())
+    key = _SIGNS.get(key, key)
+    return key if _KEY.fullmatch(key) else ""
 
 
 _SHOWN = {
     "escape": "Esc",
-    "enter": "Enter",
     "pageup": "PgUp",
     "pagedown": "PgDn",
     "left_square_bracket": "[",
@@ -202,23 +228,21 @@ def shown_key(key: str) -> str:
     return "+".join([*(part.capitalize() for part in held), name])
 
 
-def shown_keys(action: KeyAction, changed: Mapping[str, str]) -> str:
-    """Return all keys of ``action``, with those that the user chose in their place."""
-    return " or ".join(shown_key(key) for key in changed.get(action.name, action.keys).split(","))
+def shown_keys(keys: str) -> str:
+    """Return keys with commas between them as people write them."""
+    return " or ".join(shown_key(key.strip()) for key in keys.split(","))
 
 
-def keyboard_tables(actions: Iterable[KeyAction] = ACTIONS) -> str:
+def keyboard_tables(actions: Iterable[KeyAction]) -> str:
     """Return the tables of docs/keyboard.md."""
     listed = list(actions)
     parts: list[str] = []
-    for place, title in PLACES.items():
+    for place in dict.fromkeys(action.place for action in listed):
         rows = [
-            f"| {shown_keys(action, {}).replace('|', chr(92) + '|')} | {action.help} | "
-            + (f"`{action.name}`" if not action.fixed else "")
-            + " |"
+            f"| {shown_keys(action.keys).replace('|', chr(92) + '|')} | {action.help} | `{action.name}` |"
             for action in listed
             if action.place == place
         ]
-        if rows:
-            parts.append(f"### {title}\n\n| key | does | name |\n|---|---|---|\n" + "\n".join(rows) + "\n")
+        title = PLACES.get(place, place)
+        parts.append(f"### {title}\n\n| key | does | name |\n|---|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
