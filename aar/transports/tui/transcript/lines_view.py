@@ -1,0 +1,195 @@
+"""The lines that are seen, as a widget: takes what changed, keeps up with its size, draws rows.
+
+One widget however many blocks there are: no layout, no mounting. What keys and mouse do is in `view`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.app import App
+from textual.strip import Strip
+from textual.timer import Timer
+from textual.widget import Widget
+
+from aar.transports.tui.transcript.document import Document
+from aar.transports.tui.transcript.finder import Finder
+from aar.transports.tui.transcript.paint import overlay, put_right, strip_of
+from aar.transports.tui.transcript.palette import Palette
+from aar.transports.tui.transcript.selection import Selection
+from aar.transports.tui.transcript.spans import cells_of
+from aar.transports.tui.transcript.viewport import Viewport
+
+if TYPE_CHECKING:
+    from aar.transports.tui.blocks import AnyBlock
+    from aar.transports.tui.presenter import Changes
+    from aar.transports.tui.transcript.text import Line
+
+EDGE = 1
+"""Cells on the left for the cursor's bar, and as many on the right for the thumb."""
+
+_FRAME_S = 1 / 30
+
+
+class LinesView(Widget):
+    """Draws blocks.
+
+    Attributes:
+        document: Blocks and their lines.
+        viewport: Which of them are seen.
+        finder: What is searched for.
+        selection: What is selected.
+        cursor: Key of the block that keys act on; ``None`` before one was chosen.
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.document = Document()
+        self.viewport = Viewport(self.document)
+        self.finder = Finder(self.document)
+        self.selection = Selection(self.document)
+        self.cursor: int | None = None
+        self._asked_older = False
+        self._palette: Palette | None = None
+        self._palette_of: tuple[object, ...] = ()
+        self._timer: Timer | None = None
+
+    # --- what is shown -----------------------------------------------------------------------------------
+
+    def apply(self, changes: Changes, blocks: Sequence[AnyBlock]) -> None:
+        """Draw what changed of ``blocks``, all blocks of the presenter."""
+        if changes.reset:
+            self.cursor = None
+            self.selection.clear()
+            self._asked_older = False
+            self.viewport.reset(blocks)
+        elif not self._apply_parts(changes, blocks):
+            return
+        if self.finder.query and not self.finder.typing:
+            self.finder.refresh()
+        self.settle()
+
+    def _apply_parts(self, changes: Changes, blocks: Sequence[AnyBlock]) -> bool:
+        older = self._older(blocks)
+        if older:
+            self._asked_older = False
+            self.viewport.prepended(older)
+        if changes.removed:
+            self.document.remove(changes.removed)
+        self.viewport.appended(changes.appended)
+        for key in changes.changed:
+            self.viewport.changed(key)
+        return bool(older or changes.removed or changes.appended or changes.changed)
+
+    def _older(self, blocks: Sequence[AnyBlock]) -> list[AnyBlock]:
+        known = self.document.blocks
+        if not known or not blocks or blocks[0].key >= known[0].key:
+            return []
+        count = next((n for n, block in enumerate(blocks) if block.key >= known[0].key), len(blocks))
+        return list(blocks[:count])
+
+    def settle(self) -> None:
+        """Measure what is seen and draw it; go on soon with text that is not drawn yet."""
+        self.viewport.settle()
+        if self.document.unfinished and self._timer is None and self.is_attached:
+            self._timer = self.set_timer(_FRAME_S, self._go_on)
+        self.refresh()
+
+    def _go_on(self) -> None:
+        self._timer = None
+        self.settle()
+
+    def on_resize(self) -> None:
+        """Draw for the new size, what is seen first."""
+        self.viewport.resize(self.size.width - 2 * EDGE, self.size.height)
+        self.settle()
+
+    def notify_style_update(self) -> None:
+        """Draw anew where the theme changed."""
+        super().notify_style_update()
+        self._palette = None
+
+    @property
+    def palette(self) -> Palette:
+        """Styles of the present theme."""
+        if self._palette is None:
+            app = cast("App[Any]", self.app)  # pyright: ignore[reportUnknownMemberType] (as Textual types it)
+            background = self.background_colors[1]
+            now = (app.theme, background)
+            if now != self._palette_of:
+                self._palette_of = now
+                self.document.forget_lines()
+                self._made = Palette(app.theme_variables, background)
+            self._palette = self._made
+        return self._palette
+
+    # --- drawing -----------------------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """Return one row of the view."""
+        palette, width = self.palette, self.size.width
+        height = self.size.height
+        if self.finder.typing and y == height - 1:
+            return self._search_row(palette, width)
+        strip = self._row(y, palette)
+        thumb = self._thumb(y, height)
+        right = Segment("┃" if thumb else " ", palette["thumb" if thumb else ""])
+        strip = Strip([*strip, right], width)
+        if y == height - 1 and self.viewport.unseen and not self.viewport.sticks:
+            strip = put_right(strip, f" {self.viewport.unseen} new ↓ ", palette["new"], width, EDGE)
+        return strip
+
+    def _row(self, y: int, palette: Palette) -> Strip:
+        inner = self.size.width - 2 * EDGE
+        blank = Segment(" " * EDGE, palette[""])
+        place, inside = self.document.find(self.viewport.top + y)
+        line = self._line_at(place, inside)
+        if line is None:
+            return Strip([blank, Segment(" " * inner, palette[""])], inner + EDGE)
+        strip = strip_of(line, palette, inner)
+        number = inside - self.document.gap(place)
+        strip = self._marked(strip, line, place, number, palette)
+        here = self.has_focus and self.cursor == self.document.blocks[place].key
+        return Strip([Segment("▎", palette["bar.cursor"]) if here else blank, *strip], inner + EDGE)
+
+    def _line_at(self, place: int, inside: int) -> Line | None:
+        if place >= len(self.document):
+            return None
+        number = inside - self.document.gap(place)
+        lines = self.document.lines(place)
+        return lines[number] if 0 <= number < len(lines) else None
+
+    def _marked(self, strip: Strip, line: Line, place: int, number: int, palette: Palette) -> Strip:
+        """Lay search and selection over a row."""
+        if self.finder.query:
+            found = self.finder.spans(place)
+            here = self.finder.here
+            for n, spans in enumerate(found):
+                cells = [cells_of(line.text, s.start, s.end) for s in spans if s.line == number]
+                if cells:
+                    standing = here == (self.document.blocks[place].key, n)
+                    strip = overlay(strip, cells, palette["found.here" if standing else "found"])
+        span = self.selection.span(self.document.blocks[place].key, number, line)
+        if span is not None:
+            strip = overlay(strip, [cells_of(line.text, *span)], palette["selected"])
+        return strip
+
+    def _thumb(self, y: int, height: int) -> bool:
+        total = self.document.total
+        if total <= height:
+            return False
+        size = max(1, height * height // total)
+        start = (height - size) * self.viewport.top // max(1, self.viewport.last_top)
+        return start <= y < start + size
+
+    def _search_row(self, palette: Palette, width: int) -> Strip:
+        finder = self.finder
+        told = f"{finder.number}/{finder.count}" if finder.count else "nothing found" if finder.query else ""
+        text = f"/{finder.query}▏ {told}"
+        style = palette["search"]
+        while cell_len(text) > width:
+            text = text[1:]
+        return Strip([Segment(text, style), Segment(" " * (width - cell_len(text)), style)], width)

@@ -1,0 +1,89 @@
+"""How each role of text looks, said in variables of the theme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.style import Style as RichStyle
+from textual.color import Color
+from textual.style import Style
+
+ROLES: Mapping[str, str] = {
+    "": "$foreground",
+    "muted": "$text-muted",
+    "faint": "$text-disabled",
+    "strong": "bold",
+    "em": "italic",
+    "strike": "strike",
+    "link": "$text-accent underline",
+    "target": "$text-muted",
+    "heading": "$text-primary bold",
+    "inline": "$text-warning on $boost",
+    "code": "$foreground on $boost",
+    "quote": "$text-muted italic",
+    "rule": "$text-disabled",
+    "bullet": "$text-primary",
+    "user": "$foreground bold",
+    "bar.user": "$primary",
+    "bar.thinking": "$text-disabled",
+    "bar.error": "$error",
+    "bar.warning": "$warning",
+    "bar.agent": "$secondary",
+    "bar.cursor": "$accent bold",
+    "thinking": "$text-muted italic",
+    "verb": "$foreground bold",
+    "aim": "$foreground",
+    "ok": "$text-success",
+    "bad": "$text-error",
+    "warn": "$text-warning",
+    "busy": "$text-accent",
+    "output": "$text-muted",
+    "add": "$text-success",
+    "del": "$text-error",
+    "diff.add": "on $success 14%",
+    "diff.del": "on $error 14%",
+    "diff.add.word": "on $success 38%",
+    "diff.del.word": "on $error 38%",
+    "found": "$background on $warning",
+    "found.here": "$background on $accent bold",
+    "selected": "on $primary 50%",
+    "new": "$background on $accent bold",
+    "search": "$foreground on $surface",
+    "thumb": "$primary",
+    "syn.comment": "$text-muted italic",
+    "syn.keyword": "$text-accent",
+    "syn.string": "$text-success",
+    "syn.number": "$text-warning",
+    "syn.name": "$text-primary",
+    "syn.builtin": "$text-secondary",
+    "syn.operator": "$foreground bold",
+    "syn.error": "$text-error",
+}
+"""Styles by role, in Textual's style language."""
+
+
+class Palette:
+    """Styles of the roles for one theme.
+
+    Args:
+        variables: Of the theme, without the dollar sign.
+        background: Colour behind the transcript.
+    """
+
+    def __init__(self, variables: Mapping[str, str], background: Color) -> None:
+        self._variables = dict(variables)
+        self._background = background
+        self._styles: dict[str, RichStyle] = {}
+
+    def __getitem__(self, role: str) -> RichStyle:
+        style = self._styles.get(role)
+        if style is None:
+            style = self._styles[role] = self._resolve(role)
+        return style
+
+    def _resolve(self, role: str) -> RichStyle:
+        names = role.split() or [""]
+        style = Style(background=self._background) + Style.parse(ROLES[""], self._variables)
+        for name in names:
+            style += Style.parse(ROLES[name], self._variables)
+        return style.rich_style

@@ -1,0 +1,243 @@
+"""Draws each kind of block as lines, and guesses their number where that is cheaper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from aar.transports.tui.blocks import (
+    AnswerBlock,
+    AnyBlock,
+    ErrorBlock,
+    MarkBlock,
+    NoticeBlock,
+    PlanBlock,
+    SubagentBlock,
+    ThinkingBlock,
+    ToolBlock,
+    UserBlock,
+)
+from aar.transports.tui.transcript.cards import PEEK_DIFF, PEEK_TAIL, duration, render_tool
+from aar.transports.tui.transcript.folds import Fold
+from aar.transports.tui.transcript.markdown import render_markdown
+from aar.transports.tui.transcript.text import (
+    Line,
+    Run,
+    clean,
+    clean_line,
+    indent,
+    plain_lines,
+    shorten,
+    wrap,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PEEK_THINKING = 8
+_TAIL_CHARS = 6_000
+
+MARGIN: Sequence[Run] = [("  ", "")]
+"""Before answers: as wide as the signs of cards, so that all text stands in one column."""
+
+_LEVELS = {"info": ("·", "muted"), "warning": ("!", "warn"), "error": ("✗", "bad")}
+_STEPS = {
+    "done": ("☑", "ok", "muted strike"),
+    "completed": ("☑", "ok", "muted strike"),
+    "in_progress": ("▸", "busy", "strong"),
+    "active": ("▸", "busy", "strong"),
+    "cancelled": ("◦", "muted", "muted strike"),
+    "failed": ("✗", "bad", ""),
+    "blocked": ("!", "warn", ""),
+}
+
+
+def render_block(block: AnyBlock, width: int, fold: Fold) -> list[Line]:
+    """Return the lines of ``block``; at least one."""
+    if isinstance(block, ToolBlock):
+        lines = render_tool(block, width, fold)
+    elif isinstance(block, AnswerBlock):
+        lines = _answer(block, width, fold)
+    elif isinstance(block, ThinkingBlock):
+        lines = _thinking(block, width, fold)
+    elif isinstance(block, UserBlock):
+        lines = _user(block, width, fold)
+    elif isinstance(block, PlanBlock):
+        lines = _plan(block, width, fold)
+    elif isinstance(block, SubagentBlock):
+        lines = _subagent(block, width, fold)
+    elif isinstance(block, NoticeBlock):
+        lines = _notice(block, width)
+    elif isinstance(block, ErrorBlock):
+        lines = _error(block, width)
+    else:
+        lines = _mark(block, width, fold)
+    return lines or [Line()]
+
+
+def _one_line(text: str, width: int, role: str, prefix: Sequence[Run]) -> Line:
+    room = width - sum(cell_len(piece) for piece, _ in prefix)
+    margin = sum(len(piece) for piece, _ in prefix)
+    return Line((*prefix, (shorten(clean_line(text[: 4 * width]), room), role)), margin)
+
+
+def _user(block: UserBlock, width: int, fold: Fold) -> list[Line]:
+    bar: list[Run] = [("▌ ", "bar.user")]
+    if fold == "folded":
+        return [_one_line(block.text, width, "user", bar)]
+    lines = plain_lines(clean(block.text), width, "user", prefix=bar, code=False) if block.text else []
+    for name in block.attachments:
+        lines += wrap([(f"[{clean_line(name)}]", "muted")], width, prefix=bar)
+    if block.source == "steer":
+        lines += wrap([("said while it worked", "muted")], width, prefix=bar)
+    return lines
+
+
+def _answer(block: AnswerBlock, width: int, fold: Fold) -> list[Line]:
+    if fold == "folded":
+        return [_one_line(block.text, width, "", MARGIN)]
+    lines = render_markdown(block.text, width - 2)
+    return indent(lines, MARGIN, MARGIN) + answer_end(block, width)
+
+
+def answer_end(block: AnswerBlock, width: int) -> list[Line]:
+    """Return what is said below an answer that is no whole one."""
+    if block.live or not (block.partial or block.refusal):
+        return []
+    text = "(the model declined)" if block.refusal else "(broken off here)"
+    return wrap([(text, "warn")], width, prefix=MARGIN)
+
+
+def _thinking(block: ThinkingBlock, width: int, fold: Fold) -> list[Line]:
+    bar: list[Run] = [("┊ ", "bar.thinking")]
+    text = clean(block.text if fold == "full" else block.text[-_TAIL_CHARS:]).strip("\n")
+    if fold == "folded":
+        took = f" for {duration(block.seconds)}" if block.seconds is not None else ""
+        word = "Thinking" if block.live and block.seconds is None else f"Thought{took}"
+        if block.redacted and not text:
+            word += " (not shown by the provider)"
+        return [Line((("┊ ", "bar.thinking"), (shorten(word, width - 2), "thinking")), 2)]
+    lines = plain_lines(text, width, "thinking", prefix=bar, code=False) if text else []
+    if fold == "peek":
+        lines = lines[-PEEK_THINKING:]
+    return lines or [Line((("┊ ", "bar.thinking"), ("Thinking", "thinking")), 2)]
+
+
+def _plan(block: PlanBlock, width: int, fold: Fold) -> list[Line]:
+    done = sum(item.status in {"done", "completed"} for item in block.items)
+    head = Line((("◆ ", "busy"), ("Plan", "verb"), (f" {done}/{len(block.items)}", "muted")), 2)
+    if fold == "folded":
+        return [head]
+    lines = [head]
+    for item in block.items:
+        sign, tone, role = _STEPS.get(item.status, ("☐", "muted", ""))
+        title = [(clean_line(item.title), role)]
+        lines += wrap(title, width, prefix=[("  ", ""), (f"{sign} ", tone)], hang=[("    ", "")])
+    return lines
+
+
+def _subagent(block: SubagentBlock, width: int, fold: Fold) -> list[Line]:
+    tone = "busy" if block.live else "ok" if block.stop_reason in {None, "end_turn", "verified"} else "bad"
+    facts = f" · {block.steps} steps" if block.steps else ""
+    if not block.live and tone == "bad":
+        facts += f" · {clean_line(str(block.stop_reason)).replace('_', ' ')}"
+    name = clean_line(block.profile) or "agent"
+    room = max(6, width - 4 - cell_len(name) - cell_len(facts))
+    task = shorten(clean_line(block.task[: 4 * width]), room)
+    lines = [Line((("◆ ", tone), (name, "verb"), (f" {task}", "aim"), (facts, "muted")), 2)]
+    if fold == "folded":
+        return lines
+    bar: list[Run] = [("│ ", "bar.agent")]
+    if fold == "full":
+        lines += plain_lines(clean(block.task), width, "muted", prefix=bar, code=False)
+    if block.activity:
+        lines.append(_one_line(block.activity, width, "muted", bar))
+    if block.result and fold == "full":
+        lines += indent(render_markdown(block.result, width - 2), bar, bar)
+    return lines
+
+
+def _notice(block: NoticeBlock, width: int) -> list[Line]:
+    sign, tone = _LEVELS.get(block.level, _LEVELS["info"])
+    text = clean(block.message) + (f" (×{block.count})" if block.count > 1 else "")
+    role = "muted" if block.level == "info" else tone
+    first, *more = text.split("\n")
+    lines = wrap([(first, role)], width, prefix=[(f"{sign} ", tone)], hang=MARGIN)
+    return lines + (plain_lines("\n".join(more), width, role, prefix=MARGIN, code=False) if more else [])
+
+
+def _error(block: ErrorBlock, width: int) -> list[Line]:
+    bar: list[Run] = [("▌ ", "bar.error")]
+    lines = plain_lines(clean(block.message), width, "bad", prefix=bar, code=False)
+    if block.advice:
+        lines += wrap([("→ ", "muted"), (clean_line(block.advice), "")], width, prefix=bar)
+    return lines
+
+
+def _mark(block: MarkBlock, width: int, fold: Fold) -> list[Line]:
+    label = shorten(clean_line(block.label), width - 4)
+    rest = min(24, max(0, width - 4 - cell_len(label)))
+    runs: list[Run] = [("─ ", "rule"), (label, "muted"), (" " + "─" * rest if rest else "", "rule")]
+    lines = [Line(tuple(run for run in runs if run[0]), 2)]
+    if fold == "full" and block.detail:
+        lines += plain_lines(clean(block.detail), width, "muted", prefix=MARGIN, code=False)
+    return lines
+
+
+def guess_height(block: AnyBlock, width: int, fold: Fold) -> int:
+    """Return about how many lines a block has, without drawing it."""
+    if isinstance(block, AnswerBlock | UserBlock) and fold != "folded":
+        return _rows(block.text, width)
+    if fold == "folded":
+        return 1
+    if isinstance(block, ThinkingBlock):
+        return _rows(block.text, width) if fold == "full" else PEEK_THINKING
+    if isinstance(block, ToolBlock):
+        if fold == "peek":
+            return 1 + (PEEK_DIFF if block.diff else PEEK_TAIL)
+        return 1 + _rows(block.diff or block.output, width)
+    if isinstance(block, PlanBlock):
+        return 1 + len(block.items)
+    if isinstance(block, ErrorBlock):
+        return 2
+    return 1
+
+
+def _rows(text: str, width: int) -> int:
+    return 1 + text.count("\n") + len(text) // (2 * max(10, width))
+
+
+def searchable(block: AnyBlock) -> str:
+    """Return the words of a block that a search looks through."""
+    if isinstance(block, AnswerBlock | ThinkingBlock | UserBlock):
+        return block.text
+    if isinstance(block, ToolBlock):
+        arguments = " ".join(str(value) for value in block.arguments.values())
+        return f"{block.name} {arguments}\n{block.output}\n{block.diff or ''}"
+    if isinstance(block, PlanBlock):
+        return "\n".join(item.title for item in block.items)
+    if isinstance(block, SubagentBlock):
+        return f"{block.profile} {block.task}\n{block.result or ''}"
+    if isinstance(block, MarkBlock):
+        return f"{block.label}\n{block.detail}"
+    return f"{block.message}\n{getattr(block, 'advice', '')}"
+
+
+def copyable(block: AnyBlock) -> str:
+    """Return what is copied for a whole block: its text as it came, without decoration."""
+    if isinstance(block, AnswerBlock | ThinkingBlock | UserBlock):
+        return block.text
+    if isinstance(block, ToolBlock):
+        command = str(block.arguments.get("command", "")) if block.name == "bash" else ""
+        parts = [f"$ {command}" if command else "", block.diff or "", "" if block.diff else block.output]
+        return "\n".join(part for part in parts if part)
+    if isinstance(block, PlanBlock):
+        return "\n".join(
+            f"[{'x' if i.status in {'done', 'completed'} else ' '}] {i.title}" for i in block.items
+        )
+    if isinstance(block, SubagentBlock):
+        return block.result or block.task
+    if isinstance(block, MarkBlock):
+        return block.detail or block.label
+    return block.message
