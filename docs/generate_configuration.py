@@ -29,6 +29,7 @@ _TYPES = {
     "dict[str, str | dict[str, str]]": "table of strings, or tables of them",
     "dict[str, Any]": "table",
     "dict[str, ModelSettings]": "tables by name",
+    "dict[str, RuleExamples]": "tables by rule",
     "TuiLayoutConfig": "table",
 }
 

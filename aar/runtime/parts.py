@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,14 +26,16 @@ from aar.memory.memory_store import MemoryStore
 from aar.memory.session_store import SessionStore
 from aar.protocol.errors import ConfigurationError, StorageError
 from aar.protocol.events import Event, Notice, PlanEvent, PlanItem, ToolCall
-from aar.protocol.ports import Emit, Process, ToolContext
+from aar.protocol.ports import Approver, Emit, Process, ToolContext
 from aar.protocol.tool import ToolSpec
 from aar.providers.base import ProviderCapabilities
+from aar.runtime.approve_with import ProgramApprover
 from aar.runtime.base import Base, log_failure, open_base
 from aar.runtime.models import make_active_model
 from aar.runtime.policy import choose_mode, make_policy, save_rule
 from aar.runtime.questions import make_ask
 from aar.runtime.resilience import OpenedModels, make_runner
+from aar.safety.environment import secret_values
 from aar.safety.files import WorkspaceFiles
 from aar.safety.policy import SafetyPolicy
 from aar.safety.spawn import ProcessSpawner
@@ -41,6 +45,7 @@ from aar.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from aar.core.files_coach import FilesCoach
+    from aar.safety.redact import Redactor
 
 _MAX_SURVEY = 20_000
 _SMALL_TOOLS = frozenset({"read_file", "write_file", "edit_file", "bash", "list_directory", "grep"})
@@ -64,6 +69,7 @@ class Runtime:
         custom_prompt: Source and text of what replaces the built-in instructions.
         reasoning: How much the model thinks first; ``None``: its default.
         notices: Sentences for the user, told at the start of a run.
+        approve_with: Program that answers questions where no person does.
     """
 
     base: Base
@@ -78,6 +84,7 @@ class Runtime:
     custom_prompt: tuple[str, str] | None = None
     reasoning: str | int | None = None
     notices: list[str] = field(default_factory=list[str])
+    approve_with: str | None = None
     _background: dict[str, Process] = field(default_factory=dict[str, Process])
     _temporary: list[Path] = field(default_factory=list[Path])
 
@@ -180,7 +187,8 @@ class Runtime:
     def agent(self, session: Session) -> Agent:
         """Return an agent for ``session``, with policy, tools and model in place."""
         policy = self.policy()
-        approvals = PermissionManager(lambda rule, scope: save_rule(policy, rule, scope))
+        keep = partial(save_rule, self.base, policy)
+        approvals = PermissionManager(keep)
         files = self.files()
         outputs = OutputStore(self._outputs_folder(session))
         tools = self.tools()
@@ -188,10 +196,13 @@ class Runtime:
         def make_context(call: ToolCall, emit: Emit) -> ToolContext:
             return self._context(call, emit, session, files, outputs, approvals if self.interactive else None)
 
+        approver: Approver | None = approvals if self.interactive else None
+        if approver is None and self.approve_with is not None:
+            approver = ProgramApprover(self.approve_with, self.spawner, self.workspace, keep)
         executor = ToolExecutor(
             self.registry,
             policy,
-            approvals if self.interactive else None,
+            approver,
             make_context,
             sync=session.sync,
             enabled=frozenset(tool.name for tool in tools),
@@ -199,9 +210,10 @@ class Runtime:
             max_calls=self.config.limits.tool_calls_per_step,
             max_output_chars=self.config.tools.max_output_chars,
             log=log_failure,
+            redact=self._redactor().redact_known,
         )
-        approver = approvals if self.interactive else None
-        runner = make_runner(self.base, self.active, self._opened, approver, self._trace())
+        asked = approvals if self.interactive else None
+        runner = make_runner(self.base, self.active, self._opened, asked, self._trace())
         return Agent(
             AgentConfig.from_config(self.config),
             runner,
@@ -224,7 +236,14 @@ class Runtime:
 
     def policy(self) -> SafetyPolicy:
         """Return the policy for this workspace, mode and wall."""
-        return make_policy(self.base, self.mode, self.wall(), self.roots)
+        headless = not self.interactive and self.approve_with is None
+        return make_policy(self.base, self.mode, self.wall(), self.roots, headless=headless)
+
+    def _redactor(self) -> Redactor:
+        """Return what takes secrets out of text: keys by form, and values that commands never see."""
+        from aar.safety.redact import Redactor
+
+        return Redactor(secret_values(os.environ))
 
     def wall(self) -> str:
         """Return the name of the wall around commands; ``none`` in mode ``unsafe``."""
@@ -387,6 +406,7 @@ def open_runtime(
     add_dirs: Sequence[Path] = (),
     system_prompt: Path | None = None,
     interactive: bool = False,
+    approve_with: str | None = None,
     **base_arguments: Any,
 ) -> Runtime:
     """Put a runtime together; nothing is sent and no process is started that is not needed for that.
@@ -396,6 +416,7 @@ def open_runtime(
         add_dirs: More folders that may be changed.
         system_prompt: File that replaces the built-in instructions.
         interactive: Whether a person can answer questions.
+        approve_with: Program that answers them otherwise.
         **base_arguments: As for `open_base`.
 
     Raises:
@@ -437,6 +458,7 @@ def open_runtime(
         custom_prompt=custom_prompt,
         reasoning=base.config.model.reasoning,
         notices=notices,
+        approve_with=approve_with,
     )
 
 

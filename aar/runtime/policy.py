@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from aar.config.saved_rules import SavedRules, save_user_rule
 from aar.config.schema import PermissionMode
 from aar.core.approvals import Scope
+from aar.protocol.errors import ConfigurationError
 from aar.runtime.base import Base
 from aar.safety.policy import RuleSet, SafetyPolicy
-from aar.safety.rules import Layer
+from aar.safety.rule_proposals import too_broad
+from aar.safety.rules import Layer, Rule, check_examples, parse_rule
 from aar.safety.spawn import ProcessSpawner
 
 
-def make_policy(base: Base, mode: PermissionMode, wall: str, roots: Sequence[Path] = ()) -> SafetyPolicy:
-    """Return the policy for a workspace under ``mode`` behind ``wall``.
+def make_policy(
+    base: Base, mode: PermissionMode, wall: str, roots: Sequence[Path] = (), *, headless: bool = False
+) -> SafetyPolicy:
+    """Return the policy for a workspace under ``mode`` behind ``wall``; ``headless``: nobody can answer.
 
     Raises:
-        ConfigurationError: A rule is not understood, or the mode needs a wall that is not there.
+        ConfigurationError: A rule is not understood or not what its examples say, or the mode needs a wall
+            that is not there.
     """
     layers = [
         RuleSet.parse(_rule_layer(layer), **{kind: tuple(rules) for kind, rules in kinds.items()})
         for layer, kinds in base.loaded.rule_layers.items()
     ]
+    saved = _saved_rules(base)
+    if saved is not None:
+        layers.append(saved)
+    for rule, examples in base.config.permissions.examples.items():
+        check_examples(rule, examples.match, examples.not_match)
     sandbox = base.config.sandbox
     return SafetyPolicy(
         mode,
@@ -30,10 +42,22 @@ def make_policy(base: Base, mode: PermissionMode, wall: str, roots: Sequence[Pat
         rules=layers,
         extra_roots=(*roots, *(Path(path).expanduser() for path in sandbox.writable)),
         wall=wall,
+        headless=headless,
         readable=sandbox.readable,
         secrets=sandbox.secrets,
         protected=sandbox.protected,
+        network=bool(sandbox.allow_domains),
+        scopes=("once", "session", "project", "user"),
     )
+
+
+def _saved_rules(base: Base) -> RuleSet | None:
+    """Return what the user saved for this project; a rule of an older version is passed over."""
+    rules: list[Rule] = []
+    for text in SavedRules(base.paths, base.workspace).load():
+        with suppress(ConfigurationError):
+            rules.append(parse_rule(text))
+    return RuleSet("project", allow=tuple(rules)) if rules else None
 
 
 def _rule_layer(layer: str) -> Layer:
@@ -43,9 +67,25 @@ def _rule_layer(layer: str) -> Layer:
     return "user"
 
 
-def save_rule(policy: SafetyPolicy, rule: str, scope: Scope) -> None:
-    """Keep a rule that an approval asked for, for this session."""
-    policy.rules = (*policy.rules, RuleSet.parse("session", allow=(rule,)))
+def save_rule(base: Base, policy: SafetyPolicy, rule: str, scope: Scope) -> None:
+    """Keep a rule that an answer asked for: it acts at once, and where it was saved in later sessions too.
+
+    Raises:
+        ConfigurationError: It is not a rule, or one that is as good as everything.
+        StorageError: It cannot be written.
+    """
+    why = too_broad(rule)
+    if why is not None:
+        raise ConfigurationError(
+            f"This rule is not saved: {why}. Make it narrower, or allow this once."
+        )
+    layer: Layer = "session" if scope in ("once", "session") else scope
+    added = RuleSet.parse(layer, allow=(rule,))
+    if scope == "project":
+        SavedRules(base.paths, base.workspace).add(rule)
+    elif scope == "user":
+        save_user_rule(base.paths, rule)
+    policy.rules = (*policy.rules, added)
 
 
 def choose_mode(base: Base, spawner: ProcessSpawner, interactive: bool, notices: list[str]) -> PermissionMode:

@@ -193,7 +193,20 @@ def child_environment(
     return env
 
 
+_MIN_SECRET = 8
+"""Shorter values stand in ordinary text by chance."""
+
+
 def _passes(name: str, kind: Kind) -> bool:
     if name.upper().startswith("AAR_") or is_secret_name(name):
         return False
     return kind == "interactive" or name in _ALLOWED or name.startswith("LC_")
+
+
+def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values of variables whose names tell of secrets: what is redacted wherever it turns up."""
+    return tuple(
+        value
+        for name, value in environ.items()
+        if len(value) >= _MIN_SECRET and is_secret_name(name) and not value.startswith(("/", "http"))
+    )

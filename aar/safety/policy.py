@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -22,6 +23,7 @@ from aar.safety.shell_hard_stops import Places, normal
 
 __all__ = ["Decision", "RuleSet", "SafetyPolicy", "explain", "patch_paths"]
 
+Scope = Literal["once", "session", "project", "user"]
 _OWN_TOOLS = frozenset({"bash_output", "kill_shell", "read_output"})
 """Tools that only touch what a decided call has started or stored."""
 _PATCH_PATH = re.compile(
@@ -67,6 +69,8 @@ class SafetyPolicy:
         readable: Secrets that are unlocked (``[sandbox] readable``).
         secrets: More secrets (``[sandbox] secrets``).
         protected: More protected paths (``[sandbox] protected``).
+        network: Whether commands reach hosts through the wall (``[sandbox] allow_domains``).
+        scopes: For how long an answer can hold; more than ``once`` and ``session`` where rules are saved.
 
     Raises:
         ConfigurationError: ``auto`` without a wall.
@@ -84,6 +88,8 @@ class SafetyPolicy:
         readable: Sequence[str] = (),
         secrets: Sequence[str] = (),
         protected: Sequence[str] = (),
+        network: bool = False,
+        scopes: tuple[Scope, ...] = ("once", "session"),
     ) -> None:
         _check_mode(mode, wall)
         self.mode: PermissionMode = mode
@@ -92,6 +98,8 @@ class SafetyPolicy:
         self.rules = tuple(rules)
         self.wall = wall
         self.headless = headless
+        self.scopes = scopes
+        self._network_open = network
         self._readable, self._secrets, self._protected = tuple(readable), tuple(secrets), tuple(protected)
 
     def change_mode(self, mode: PermissionMode, wall: str) -> None:
@@ -105,9 +113,52 @@ class SafetyPolicy:
 
     # --- what others ask ---------------------------------------------------------------------------------
 
-    def decide(self, tool: ToolSpec, arguments: Mapping[str, Any], *, wall: str | None = None) -> Decision:
-        """Return whether a call may run. ``wall`` is the wall that would hold, if not the policy's own."""
-        enforced = (self.wall if wall is None else wall) != "none"
+    @property
+    def network(self) -> bool:
+        """Whether commands can reach other hosts: through the wall, or because there is none."""
+        return self._network_open or self.wall == "none"
+
+    def decide(
+        self,
+        tool: ToolSpec,
+        arguments: Mapping[str, Any],
+        *,
+        wall: str | None = None,
+        outside: bool = False,
+    ) -> Decision:
+        """Return whether a call may run.
+
+        Args:
+            tool: Which tool.
+            arguments: As a JSON object.
+            wall: The wall that would hold, if not the policy's own.
+            outside: Whether text from outside came in before; what reaches out and changes things asks then.
+        """
+        decision = self._decide(tool, arguments, enforced=(self.wall if wall is None else wall) != "none")
+        if not outside or decision.decision != "allow" or not self._reaches_and_changes(tool, arguments):
+            return decision
+        reason = "text from outside came in before this call, which reaches out and may change things"
+        verdict = self.final(Verdict("ask", (reason,), by="policy"))
+        return replace(
+            decision,
+            decision=verdict.decision,
+            reasons=verdict.reasons,
+            rule=None,
+            proposed_rule=None,
+            by="policy",
+        )
+
+    def _reaches_and_changes(self, tool: ToolSpec, arguments: Mapping[str, Any]) -> bool:
+        effects = tool.side_effects
+        if SideEffect.EXTERNAL in effects or (tool.name.startswith("mcp__") and not effects):
+            return True
+        if tool.name == "bash":
+            from aar.safety.shell_network import reaches_network
+
+            return self.network and reaches_network(str(arguments.get("command", "")))
+        return SideEffect.NETWORK in effects and bool(effects & {SideEffect.WRITE, SideEffect.EXECUTE})
+
+    def _decide(self, tool: ToolSpec, arguments: Mapping[str, Any], *, enforced: bool) -> Decision:
         if tool.name == "bash":
             return self._judge_command(str(arguments.get("command", "")), enforced=enforced)
         verdict = self._tool_rules(tool.name, self._judge(tool, arguments))

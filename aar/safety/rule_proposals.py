@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from aar.safety.rules import Rule, parse_rule
 from aar.safety.shell_types import words
 
 _SUBCOMMANDS = words(
@@ -89,3 +90,48 @@ def propose_path_rule(kind: str, path: Path, root: Path) -> str | None:
         return None
     escaped = re.sub(r"([*?\[\]\\! ])", r"\\\1", text)
     return f"{kind}({escaped})"
+
+
+_WHOLE_TOOLS = words("bash web_fetch web_search write_file edit_file apply_patch read_file grep task mcp ext")
+_FEWEST_PARTS = 2
+
+
+def too_broad(text: str) -> str | None:
+    """Return why a rule is as good as everything, so that no answer to a question saves it; else ``None``.
+
+    Raises:
+        ConfigurationError: It is not a rule.
+    """
+    rule = parse_rule(text)
+    if rule.kind == "tool":
+        broad = rule.pattern in _WHOLE_TOOLS or (rule.pattern.endswith("*") and not _names_a_server(rule))
+        return f"{text} covers every call" if broad else None
+    if rule.kind == "domain":
+        return f"{text} covers half the web" if re.fullmatch(r"\*\.[^.]+", rule.pattern) else None
+    if rule.kind == "bash":
+        return _broad_command(text, rule.pattern.split())
+    outside = rule.pattern.startswith(("~/", "//"))
+    parts = [part for part in rule.pattern.strip("~/").split("/") if part and not set(part) <= set("*?")]
+    if not parts or (outside and "*" in rule.pattern and len(parts) < _FEWEST_PARTS):
+        return f"{text} covers every file"
+    return None
+
+
+def _names_a_server(rule: Rule) -> bool:
+    """``mcp__github__*`` names one server; ``mcp__*`` all of them."""
+    return re.fullmatch(r"mcp__[^*]+__[^*]*\*", rule.pattern) is not None
+
+
+def _broad_command(text: str, pattern: list[str]) -> str | None:
+    if not any("*" in word for word in pattern):
+        return None
+    name = pattern[0].rsplit("/", 1)[-1]
+    if "*" in name or name in _NEVER or re.fullmatch(r"(python|pypy|node|ruby|perl|php|lua)[\d.]*", name):
+        module = len(pattern) > 2 and pattern[1] == "-m" and "*" not in pattern[2] and pattern[2] != "pip"
+        if module and name.startswith(("python", "pypy")):
+            return None
+        return f"{text} would let {name} do anything"
+    second = pattern[1] if len(pattern) > 1 else "*"
+    if name in _SUBCOMMANDS and ("*" in second or second.startswith("-") or second in _OPEN_VERBS):
+        return f"{text} would let {name} do anything"
+    return None

@@ -148,6 +148,47 @@ def parse_rule(text: str) -> Rule:
     raise _wrong(text, f"{name} takes no pattern, only {_PATTERN_TOOLS} do; write {name} for every call")
 
 
+def check_examples(text: str, match: Iterable[str] = (), not_match: Iterable[str] = ()) -> None:
+    """Make sure that a rule covers what its author says, and nothing that he says it does not.
+
+    Args:
+        text: The rule.
+        match: Shell commands, paths relative to the workspace, hosts or tool names that it must cover. A
+            command is covered when one of its parts is.
+        not_match: The same, that it must not cover.
+
+    Raises:
+        ConfigurationError: The rule is not understood, or an example is wrong.
+    """
+    rule = parse_rule(text)
+    for example in match:
+        if not _covers_example(rule, example):
+            raise _wrong_example(text, f"it does not cover {example!r}, which its match says")
+    for example in not_match:
+        if _covers_example(rule, example):
+            raise _wrong_example(text, f"it covers {example!r}, which its not_match rules out")
+
+
+def _covers_example(rule: Rule, example: str) -> bool:
+    if rule.kind == "bash":
+        from aar.safety.shell_grammar import parse_command
+
+        return any(rule.matches_command(part.text) for part in parse_command(example).walk())
+    if rule.kind == "domain":
+        host = normal_host(example if "://" in example else f"https://{example}/")
+        return host is not None and rule.matches_host(host)
+    if rule.kind == "tool":
+        return rule.matches_tool(example)
+    root = Path("/workspace")
+    path = Path.home() / example[2:] if example.startswith("~/") else root / example
+    kind: Literal["read", "write"] = "write" if rule.kind == "write" else "read"
+    return rule.matches_path(kind, path, root)
+
+
+def _wrong_example(text: str, what: str) -> ConfigurationError:
+    return ConfigurationError(f"Permission rule {text!r} is not what its examples say: {what}.")
+
+
 def _wrong(text: str, what: str) -> ConfigurationError:
     return ConfigurationError(f"Permission rule {text!r} is not understood: {what}.")
 

@@ -16,6 +16,7 @@ from aar.protocol.errors import AarError, SandboxError, ToolCategory, ToolFailur
 from aar.protocol.events import ToolCall, ToolProgress, ToolResult
 from aar.protocol.ports import Approver, Checkpointer, Emit, ToolContext
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
+from aar.safety.outside import OutsideText
 from aar.safety.policy import SafetyPolicy
 from aar.tools.pending_call import PendingCall, StepResults, batches, failure
 from aar.tools.permission import LogFailure, StepPermissions, Waiting
@@ -51,6 +52,7 @@ class ToolExecutor:
         max_calls: Calls of one step that are run.
         max_output_chars: Characters of one result that the model sees.
         log: Gets exceptions of handlers, for the diagnostics log.
+        redact: Takes secrets out of what a tool returns, before anybody sees or stores it.
     """
 
     def __init__(
@@ -67,7 +69,10 @@ class ToolExecutor:
         max_calls: int = 50,
         max_output_chars: int = 50_000,
         log: LogFailure | None = None,
+        redact: Callable[[str], str] | None = None,
     ) -> None:
+        self._redact = redact
+        self._outside = OutsideText()
         self.registry = registry
         self.policy = policy
         self.approver = approver
@@ -99,7 +104,15 @@ class ToolExecutor:
             cut: Whether the answer was cut at its end, so that the last call may not be whole.
             waiting: Told when somebody is asked, and when no question is open any more.
         """
-        permissions = StepPermissions(self.policy, self.approver, emit, log=self._log, waiting=waiting)
+        self._outside.begin(calls[0].run_id if calls else None)
+        permissions = StepPermissions(
+            self.policy,
+            self.approver,
+            emit,
+            log=self._log,
+            waiting=waiting,
+            outside=lambda: self._outside.came,
+        )
         pending = [PendingCall(call) for call in calls]
         results: list[ToolResult] = []
         try:
@@ -224,7 +237,15 @@ class ToolExecutor:
         assert spec.handler is not None
         async with deadline:
             outcome = await spec.handler(item.arguments, context)
-        return self._bounded(outcome, context)
+        return self._received(item, spec, self._bounded(outcome, context))
+
+    def _received(self, item: PendingCall, spec: ToolSpec, outcome: ToolOutcome) -> ToolOutcome:
+        """Take secrets out of what came back, and take note of where it came from."""
+        if self._redact is not None:
+            output, diff = self._redact(outcome.output), outcome.diff and self._redact(outcome.diff)
+            if (output, diff) != (outcome.output, outcome.diff):
+                outcome = replace(outcome, output=output, diff=diff)
+        return self._outside.receive(spec, item.raw, outcome, network=self.policy.network)
 
     async def _before_effect(self, item: PendingCall, spec: ToolSpec, emit: Emit) -> None:
         if self._sync is not None:

@@ -10,12 +10,13 @@ from aar.protocol.errors import AarError, ToolCategory, ToolFailure
 from aar.protocol.events import Approval, ApprovalRequest, Notice
 from aar.protocol.ids import new_id
 from aar.protocol.ports import Approver, Emit
-from aar.protocol.tool import ToolOutcome, ToolSpec
+from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
 from aar.safety.policy import Decision, SafetyPolicy
 from aar.tools.pending_call import PendingCall, failure
 from aar.tools.schema import validate_arguments
 
 LogFailure = Callable[[str, BaseException], None]
+_NOT_IN_PLAN = frozenset({SideEffect.WRITE, SideEffect.NETWORK, SideEffect.EXTERNAL})
 Waiting = Callable[[bool], None]
 """Told when somebody is asked (true), and when no question is open any more (false)."""
 
@@ -29,6 +30,7 @@ class StepPermissions:
         emit: Into the session.
         log: Gets exceptions of policy and approver.
         waiting: See `Waiting`.
+        outside: Tells whether text from outside has come into the run.
     """
 
     def __init__(
@@ -39,7 +41,9 @@ class StepPermissions:
         *,
         log: LogFailure | None = None,
         waiting: Waiting | None = None,
+        outside: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._outside = outside
         self._policy = policy
         self._approver = approver
         self._emit = emit
@@ -58,7 +62,10 @@ class StepPermissions:
     def judge(self, spec: ToolSpec, arguments: dict[str, Any]) -> Decision:
         """Return what policy says; a policy that fails says no."""
         try:
-            return self._policy.decide(spec, arguments)
+            if self._policy.mode == "plan" and spec.side_effects & _NOT_IN_PLAN:
+                # Said here too, so that no rule, hook or defect of the policy lets a plan change things.
+                return Decision("deny", reasons=("mode plan only reads",), by="mode")
+            return self._policy.decide(spec, arguments, outside=self._outside())
         except AarError as error:
             return Decision("deny", reasons=(str(error),), by="policy")
         except Exception as error:
@@ -74,7 +81,7 @@ class StepPermissions:
         """
         if item.spec is None or item.decision is None:
             return failure(ToolCategory.UNKNOWN_TOOL, "There is no such tool.")
-        if item.after_effects and item.decision.decision == "allow":
+        if item.decision.decision == "allow" and (item.after_effects or self._outside()):
             item.decision = self.judge(item.spec, item.raw)
         while item.decision.decision == "ask":
             if self._approver is None:
@@ -122,7 +129,7 @@ class StepPermissions:
             wall=self._policy.wall,
             why={"rule": rule, "reasons": list(decision.reasons)},
             proposed_rule=decision.proposed_rule,
-            scopes=("once", "session") if decision.proposed_rule else ("once",),
+            scopes=self._policy.scopes if decision.proposed_rule else ("once",),
             parent_id=item.call.id or None,
         )
         self._emit.append(request)

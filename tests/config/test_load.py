@@ -109,7 +109,7 @@ def test_rules_of_all_layers_add_up_and_keep_their_layer(place: Place) -> None:
         ("[model]\n\nnmae = 'x'\n", "line 3: model.nmae is not a known key; did you mean model.name?"),
         ("[model]\nmax-output-tokens = 1\n", "did you mean model.max_output_tokens?"),
         ("deny = ['x']\n", "line 1: deny is not a known key; did you mean permissions.deny?"),
-        ("[session]\nzzz = 1\n", "session.zzz is not a known key; known keys here: store."),
+        ("[session]\nzzz = 1\n", "session.zzz is not a known key; known keys here: audit, store."),
         ("[tools]\nenabld = []\n", "line 2: tools.enabld is not a known key; did you mean tools.enabled?"),
         ("[tools.bash]\ntimeout = 'x'\n", "line 2: tools.bash.timeout: expected a number."),
         (

@@ -115,7 +115,7 @@ async def test_a_handler_that_returns_nonsense_is_a_failed_call(tmp_path: Path) 
 async def test_a_failing_policy_refuses_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path, [Turn(calls=[call("write_file", path="a", content="x")]), "Done."])
 
-    def decide(*_arguments: Any) -> Any:
+    def decide(*_arguments: Any, **_more: Any) -> Any:
         raise RecursionError
 
     monkeypatch.setattr(world.policy, "decide", decide)

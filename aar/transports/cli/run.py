@@ -101,6 +101,11 @@ def _wanted_output(args: list[str]) -> str:
     metavar="FILE",
     help="Use FILE instead of the built-in instructions.",
 )
+@click.option(
+    "--approve-with",
+    metavar="CMD",
+    help="Let a program answer questions: JSON on its standard input and output.",
+)
 @click.option("--title", help="Title of the session.")
 @click.option("--no-session", is_flag=True, help="Keep nothing on disk.")
 @click.option("-q", "--quiet", is_flag=True, help="Write nothing but the answer and errors.")
@@ -138,6 +143,7 @@ class RunOptions:
     verify: tuple[str, ...]
     images: tuple[Path, ...]
     system_prompt: Path | None
+    approve_with: str | None
     title: str | None
     no_session: bool
     quiet: bool
@@ -182,7 +188,13 @@ def _runtime_arguments(options: RunOptions) -> dict[str, Any]:
         "session.store": False if options.no_session else None,
         "verify.commands": list(options.verify) or None,
     }
-    return {**options.runtime, "flags": flags, "system_prompt": options.system_prompt, "interactive": False}
+    return {
+        **options.runtime,
+        "flags": flags,
+        "system_prompt": options.system_prompt,
+        "interactive": False,
+        "approve_with": options.approve_with,
+    }
 
 
 def _load_images(paths: tuple[Path, ...]) -> list[Any]:
