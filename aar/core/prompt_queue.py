@@ -41,6 +41,11 @@ class PromptQueue:
         return taken
 
     @property
+    def steering(self) -> tuple[Prompt, ...]:
+        """The words for the present run that it has not heard yet, oldest first."""
+        return tuple(self._steering)
+
+    @property
     def has_steering(self) -> bool:
         """Whether words for the present run wait."""
         return bool(self._steering)

@@ -19,6 +19,18 @@ from aar.transports.tui.activity import ActivityLine
 from aar.transports.tui.approvals import ApprovalPanel
 from aar.transports.tui.header import HeaderBar
 from aar.transports.tui.prompt import PromptArea
+from aar.transports.tui.prompt.controller import PromptController
+from aar.transports.tui.prompt.hint import HintLine
+from aar.transports.tui.prompt.history_search import HistorySearch
+from aar.transports.tui.prompt.messages import (
+    CopyWanted,
+    EditorWanted,
+    FilesDropped,
+    HintWanted,
+    ShellWanted,
+    Submitted,
+)
+from aar.transports.tui.prompt.queue_panel import QueuePanel
 from aar.transports.tui.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -62,7 +74,8 @@ class AarApp(App[int]):
         self.failure: BaseException | None = None
         self._options = dict(options or {})
         self._which = dict(which or {})
-        self._waiting: list[str] = [prompt] if prompt else []
+        self.prompting = PromptController(self)
+        self._first_prompt = prompt
         self._flush_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -71,12 +84,13 @@ class AarApp(App[int]):
         with Horizontal(id="middle"):
             yield Transcript()
         yield ActivityLine()
-        yield ApprovalPanel()
-        yield PromptArea()
+        yield from self.prompting.compose()
 
     def on_mount(self) -> None:
         """Open the parts once the first frame stands."""
         self.query_one(PromptArea).focus()
+        if self._first_prompt:
+            self.prompting.submit(Submitted(self._first_prompt))
         self.call_after_refresh(self._open)
 
     # --- opening and closing -----------------------------------------------------------------------------
@@ -101,12 +115,11 @@ class AarApp(App[int]):
         for text in conversation.runtime.notices:
             conversation.session.append(conversation.runtime.notice(text))
         self._wake()
-        for prompt in self._waiting:
-            conversation.submit(prompt)
-        self._waiting.clear()
+        await self.prompting.connected(self.connection)
 
     async def on_unmount(self) -> None:
-        """Close the session; nothing that was shown is lost."""
+        """Close the session; nothing that was shown or typed is lost."""
+        self.prompting.closed()
         if self.connection is not None:
             await self.connection.conversation.aclose()
 
@@ -123,6 +136,7 @@ class AarApp(App[int]):
             return
         presenter = self.connection.presenter
         changes = presenter.drain()
+        self.prompting.refresh_queue()
         self.query_one(Transcript).apply(changes, presenter.blocks)
         if changes.status or changes.reset:
             status = presenter.status
@@ -132,27 +146,95 @@ class AarApp(App[int]):
             self.title = status.title or "aar"
 
     def _ended(self, result: RunResult) -> None:
+        self.prompting.ended(result)
         self._wake()
 
-    # --- what the user does ------------------------------------------------------------------------------
+    # --- what the user types -----------------------------------------------------------------------------
 
-    def on_prompt_area_submitted(self, message: PromptArea.Submitted) -> None:
+    def on_prompt_area_submitted(self, message: Submitted) -> None:
         """Send a prompt, or let it wait."""
-        if self.connection is None:
-            self._waiting.append(message.text)
-            return
-        if message.how == "queue":
-            self.connection.conversation.enqueue(message.text)
-        else:
-            self.connection.conversation.submit(message.text)
+        self.prompting.submit(message)
+
+    def on_prompt_area_shell_wanted(self, message: ShellWanted) -> None:
+        """Run a command of the user's own."""
+        self.prompting.run_shell(message.command, private=message.private)
+
+    def on_prompt_area_go_on_wanted(self) -> None:
+        """Go on with the queue."""
+        self.prompting.go_on()
+
+    def on_prompt_area_take_back_wanted(self) -> None:
+        """Take the last queued prompt back."""
+        self.prompting.take_back()
+
+    def on_prompt_area_queue_focus_wanted(self) -> None:
+        """Go to the queue."""
+        self.prompting.focus_queue()
+
+    def on_queue_panel_changed(self, message: QueuePanel.Changed) -> None:
+        """Edit, remove or move a queued prompt."""
+        self.prompting.change_queue(message)
+
+    def on_queue_panel_left(self) -> None:
+        """Go back to the prompt."""
+        self.query_one(PromptArea).focus()
+
+    def on_prompt_area_history_wanted(self) -> None:
+        """Search all prompts."""
+        self.prompting.open_history()
+
+    def on_history_search_chosen(self, message: HistorySearch.Chosen) -> None:
+        """Take the prompt that was found."""
+        self.prompting.history_chosen(message.text)
+
+    def on_prompt_area_draft_changed(self) -> None:
+        """Keep what is being typed."""
+        self.prompting.draft_changed()
+
+    def on_prompt_area_files_wanted(self) -> None:
+        """List the project's files."""
+        self.prompting.want_files()
+
+    def on_prompt_area_files_dropped(self, message: FilesDropped) -> None:
+        """Take files that were dragged into the terminal."""
+        self.prompting.drop(message)
+
+    def on_prompt_area_editor_wanted(self, message: EditorWanted) -> None:
+        """Open the user's editor."""
+        self.prompting.open_editor(message.text)
+
+    def on_prompt_area_clipboard_wanted(self) -> None:
+        """Paste from the clipboard."""
+        self.prompting.paste_clipboard()
+
+    def on_prompt_area_copy_wanted(self, message: CopyWanted) -> None:
+        """Copy what is selected."""
+        self.copy_to_clipboard(message.text)
+
+    def on_prompt_area_hint_wanted(self, message: HintWanted) -> None:
+        """Say something below the prompt."""
+        self.query_one(HintLine).tell(message.text)
+
+    def on_prompt_area_quit_wanted(self) -> None:
+        """Leave, after asking if something runs."""
+        self.prompting.quit()
+
+    def on_prompt_area_cancel_wanted(self) -> None:
+        """End the run and clear the queue, after asking."""
+        self.prompting.cancel_all()
+
+    def on_hint_line_settled(self, message: HintLine.Settled) -> None:
+        """Do what was asked about."""
+        self.prompting.settle(message.name, message.yes)
+
+    # --- questions ---------------------------------------------------------------------------------------
 
     def on_approval_panel_answered(self, message: ApprovalPanel.Answered) -> None:
         """Give an answer to the call that waits for it."""
-        if self.connection is not None:
-            self.connection.conversation.answer(message.request_id, message.decision, **message.details)
+        self.prompting.answer(message)
 
     def on_approval_panel_left(self) -> None:
-        """Go back to the prompt when no question is open."""
+        """Go back to the prompt."""
         self.query_one(PromptArea).focus()
 
     def action_answer(self) -> None:
@@ -162,9 +244,13 @@ class AarApp(App[int]):
             panel.focus()
 
     def action_interrupt(self) -> None:
-        """End the present run."""
-        if self.connection is not None:
-            self.connection.conversation.interrupt()
+        """End what runs; a second time within a moment offers to go back."""
+        if self.prompting.escape():
+            self.offer_rewind()
+
+    def offer_rewind(self) -> None:
+        """Offer to go back to an earlier prompt."""
+        self.query_one(HintLine).tell("/rewind goes back to an earlier prompt.")
 
 
 def _open_in_thread(options: Mapping[str, Any], which: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -18,6 +18,7 @@ from aar.protocol.events import Event, UserMessage
 from aar.runtime import open_runtime
 from aar.runtime.conversation import Conversation
 from aar.runtime.parts import Runtime
+from aar.transports.tui.branch import branch_of
 from aar.transports.tui.presenter import Presenter
 
 TAIL_EVENTS = 400
@@ -51,6 +52,10 @@ class Connection:
         conversation.watch(self._take, on_session=self._changed, on_result=on_result)
         self._changed(conversation.session)
 
+    def wake(self) -> None:
+        """Tell the screen that something changed that is no event."""
+        self._wake()
+
     def _take(self, event: Event) -> None:
         self.presenter.take(event)
         self._wake()
@@ -76,7 +81,15 @@ class Connection:
         """Take model, mode and window as they are now."""
         status, runtime = self.presenter.status, self.conversation.runtime
         status.model, status.mode = runtime.active.name, runtime.mode
+        self.refresh_place()
+
+    def refresh_place(self) -> None:
+        """Take window, thinking, wall, project and branch as they are now."""
+        status, runtime = self.presenter.status, self.conversation.runtime
         status.context_window = runtime.active.capabilities.context_window
+        status.reasoning = "" if runtime.reasoning is None else str(runtime.reasoning)
+        status.wall = runtime.wall()
+        status.project, status.branch = runtime.workspace.name, branch_of(runtime.workspace)
 
     def _tail(self, session: Session) -> list[Event]:
         if session.degraded or not isinstance(self.conversation.runtime.store, SessionStore):

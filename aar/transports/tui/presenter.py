@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aar.protocol.events import (
     Approval,
@@ -189,6 +189,21 @@ class Presenter:
         """Return the block with ``key``."""
         return next((block for block in reversed(self.blocks) if block.key == key), None)
 
+    @property
+    def agents(self) -> list[SubagentBlock]:
+        """Other agents that are at work."""
+        return list(self._agents.values())
+
+    def thinking(self) -> str:
+        """Return what the model thought last; empty when that is long ago."""
+        recent = (block for block in reversed(self.blocks[-40:]) if isinstance(block, ThinkingBlock))
+        return next((block.text for block in recent), "")
+
+    def troubles(self, count: int) -> list[NoticeBlock | ErrorBlock]:
+        """Return the last notices and errors, oldest first."""
+        recent = [block for block in self.blocks[-200:] if isinstance(block, NoticeBlock | ErrorBlock)]
+        return recent[-count:]
+
     def prompts(self) -> list[UserBlock]:
         """Return what the user said, oldest first."""
         return [block for block in self.blocks if isinstance(block, UserBlock)]
@@ -268,8 +283,42 @@ class Presenter:
             self.status.title = texts[0].strip().partition("\n")[0][:80] if texts else ""
             self._changes.status = True
 
+    def begin_shell(self, command: str) -> ToolBlock:
+        """Show that the user's own command runs; `ToolBlock.add_progress` and `end_shell` go on with it."""
+        block = ToolBlock(self._key(), live=True, name="bash", arguments={"command": command})
+        block.status = "running"
+        self._append(block)
+        return block
+
+    def touch_shell(self, block: ToolBlock) -> None:
+        """Tell that the user's command wrote something."""
+        self._changes.changed.add(block.key)
+
+    def end_shell(self, block: ToolBlock, status: ToolStatus, output: str, **facts: Any) -> None:
+        """Show how the user's command ended; ``facts`` are attributes of the block."""
+        block.status, block.output, block.live = status, output, False
+        for name, value in facts.items():
+            setattr(block, name, value)
+        block.drop_tail()
+        self._touch(block)
+
+    def _stored_shell(self, event: ContextEvent, text: str) -> None:
+        """Take the stored end of a user's command; one that was watched stands there already."""
+        for block in reversed(self.blocks[-50:]):
+            if isinstance(block, ToolBlock) and not block.call_id and block.seq is None:
+                if block.live and block.arguments.get("command") == event.label:
+                    block.seq = event.seq
+                    return
+        block = self.begin_shell(event.label)
+        block.seq = event.seq
+        self.end_shell(block, "done", text.partition("\n")[2])
+
     def _context(self, event: ContextEvent) -> None:
         if event.source in _QUIET_CONTEXT:
+            return
+        if event.source == "shell":
+            texts = [block.text for block in event.content if isinstance(block, TextBlock)]
+            self._stored_shell(event, "\n".join(texts))
             return
         text = "\n".join(block.text for block in event.content if isinstance(block, TextBlock))
         self._mark(event, "context", event.label or event.source, text)

@@ -1,0 +1,210 @@
+"""What is told about an open question: every argument, word for word. Pure, no widgets.
+
+Nothing is cut here: what is long is scrolled. All text is made safe to show (`sanitize`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from aar.safety.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from aar.protocol.events import ApprovalRequest
+
+ASK_TOOL = "ask_user"
+"""Tool name of a request that is a question of the model."""
+
+Kind = Literal["text", "name", "add", "remove", "mark", "command", "option"]
+_TITLES = {
+    "bash": "Run a command",
+    "write_file": "Write a file",
+    "edit_file": "Edit a file",
+    "apply_patch": "Apply a patch",
+    "web_fetch": "Fetch a page",
+    "web_search": "Search the web",
+    "read_file": "Read a file",
+}
+_PATHS = ("path", "file_path", "url")
+_TAB = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that is told, not yet wrapped."""
+
+    text: str
+    kind: Kind = "text"
+
+
+def is_question(request: ApprovalRequest) -> bool:
+    """Tell whether the model asks something, rather than wants to do something."""
+    return request.tool_name == ASK_TOOL
+
+
+def headline(request: ApprovalRequest) -> str:
+    """Return what is asked in a few words, with the tool and the file or address."""
+    if is_question(request):
+        return "The model asks"
+    name = sanitize(request.tool_name, keep_newlines=False)
+    title = _TITLES.get(request.tool_name)
+    target = next((request.arguments[key] for key in _PATHS if key in request.arguments), None)
+    words = f"{title} ({name})" if title else f"Use {name}"
+    return words + (f": {sanitize(str(target), keep_newlines=False)}" if target is not None else "")
+
+
+def reasons(request: ApprovalRequest) -> str:
+    """Return why it is asked: the rule with its layer, and the reasons."""
+    rule, told = request.why.get("rule"), request.why.get("reasons")
+    parts: list[str] = []
+    if isinstance(rule, Mapping):
+        parts.append(f"rule {rule.get('text')} ({rule.get('layer')})")
+    if isinstance(told, list):
+        parts += [str(reason) for reason in told if not parts or not str(reason).startswith("rule ")]
+    return sanitize("; ".join(parts), keep_newlines=False)
+
+
+def wall(request: ApprovalRequest) -> str:
+    """Return the wall that it would run in, in words."""
+    if request.wall is None:
+        return ""
+    if request.wall == "none":
+        return "no wall: it could reach all your files and the network"
+    return f"inside the wall ({sanitize(request.wall, keep_newlines=False)})"
+
+
+def options(request: ApprovalRequest) -> list[str]:
+    """Return the answers that a question offers, as the model wrote them."""
+    offered = request.arguments.get("options")
+    return [str(option) for option in offered] if isinstance(offered, list) else []
+
+
+def lines(request: ApprovalRequest) -> list[Line]:
+    """Return everything about the arguments of ``request``."""
+    arguments = request.arguments
+    if is_question(request):
+        return [Line(text) for text in _split(str(arguments.get("question", "")))]
+    told = list(_told(request.tool_name, arguments))
+    if request.diff:
+        told += [Line(""), *_patch(request.diff)]
+    return told or [Line("no arguments", "mark")]
+
+
+def _told(tool: str, arguments: Mapping[str, Any]) -> Iterator[Line]:
+    left = dict(arguments)
+    if tool == "bash" and isinstance(left.get("command"), str):
+        for number, text in enumerate(_split(left.pop("command"))):
+            yield Line(("$ " if number == 0 else "  ") + text, "command")
+        yield from _others(left)
+    elif (
+        tool == "edit_file"
+        and isinstance(left.get("old_text"), str)
+        and isinstance(left.get("new_text"), str)
+    ):
+        old, new = left.pop("old_text"), left.pop("new_text")
+        yield from _others(left)
+        yield from _difference(old, new)
+    elif tool == "write_file" and isinstance(left.get("content"), str):
+        content = left.pop("content")
+        yield from _others(left)
+        yield from (Line(f"+ {text}", "add") for text in _split(content))
+    elif tool == "apply_patch" and isinstance(left.get("patch"), str):
+        patch = left.pop("patch")
+        yield from _others(left)
+        yield from _patch(patch)
+    else:
+        yield from _others(left)
+
+
+def _others(arguments: Mapping[str, Any]) -> Iterator[Line]:
+    for name, value in arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        shown = _split(text)
+        label = sanitize(str(name), keep_newlines=False)
+        if len(shown) == 1:
+            yield Line(f"{label}: {shown[0]}", "name")
+        else:
+            yield Line(f"{label}:", "name")
+            yield from (Line(f"  {part}") for part in shown)
+
+
+def _difference(old: str, new: str) -> Iterator[Line]:
+    """Return both texts whole, line by line: what stays, what goes, what comes."""
+    before, after = old.split("\n"), new.split("\n")
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=len(before) + len(after) > 2000)
+    for tag, first, last, start, end in matcher.get_opcodes():
+        if tag == "equal":
+            yield from (Line(f"  {safe(text)}") for text in before[first:last])
+        else:
+            yield from (Line(f"- {safe(text)}", "remove") for text in before[first:last])
+            yield from (Line(f"+ {safe(text)}", "add") for text in after[start:end])
+
+
+def _patch(text: str) -> Iterator[Line]:
+    for part in _split(text):
+        kind: Kind = "text"
+        if part.startswith(("***", "@@", "---", "+++", "diff ")):
+            kind = "mark"
+        elif part.startswith("+"):
+            kind = "add"
+        elif part.startswith("-"):
+            kind = "remove"
+        yield Line(part, kind)
+
+
+def safe(text: str) -> str:
+    """Return one line made safe to show, tabs as spaces."""
+    return sanitize(text, keep_newlines=False).expandtabs(_TAB)
+
+
+def _split(text: str) -> list[str]:
+    return [safe(part) for part in text.split("\n")]
+
+
+def editable(request: ApprovalRequest) -> str:
+    """Return the arguments as text to edit: the command itself for ``bash``, else JSON.
+
+    What a text box could not show as it is stands there as an escape of JSON.
+    """
+    command = _only_command(request)
+    if command is not None:
+        return command
+    text = json.dumps(dict(request.arguments), ensure_ascii=False, indent=2)
+    if sanitize(text) != text:
+        text = json.dumps(dict(request.arguments), ensure_ascii=True, indent=2).replace("\x7f", "\\u007f")
+    return text
+
+
+def edited(request: ApprovalRequest, text: str) -> dict[str, Any]:
+    """Return the arguments that ``text``, from `editable`, stands for now.
+
+    Raises:
+        ValueError: It is not a JSON object; the message says where.
+    """
+    if _only_command(request) is not None:
+        if not text.strip():
+            raise ValueError("The command is empty.")
+        return {**request.arguments, "command": text}
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"This is not JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise ValueError("The arguments must be a JSON object in { }.")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _only_command(request: ApprovalRequest) -> str | None:
+    command = request.arguments.get("command")
+    if request.tool_name != "bash" or not isinstance(command, str) or sanitize(command) != command:
+        return None
+    return None if "\t" in command or "\r" in command else command
+
+
+def saved_scopes(request: ApprovalRequest) -> Sequence[str]:
+    """Return the scopes in which a rule can be kept in a file."""
+    return [scope for scope in ("project", "user") if scope in request.scopes]

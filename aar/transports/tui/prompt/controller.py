@@ -1,0 +1,486 @@
+"""What happens with what the user types: the one place that knows prompt, queue, questions and session.
+
+The app hands every message of these widgets over. Whatever fails leaves the text where it was, or puts it
+back into the prompt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from textual.app import ComposeResult
+from textual.timer import Timer
+
+from aar.transports.tui.approvals import ApprovalPanel
+from aar.transports.tui.prompt.area import PromptArea
+from aar.transports.tui.prompt.chips import Chips, PastedImage
+from aar.transports.tui.prompt.hint import HintLine
+from aar.transports.tui.prompt.history_search import HistorySearch
+from aar.transports.tui.prompt.images import read_image
+from aar.transports.tui.prompt.messages import FilesDropped, Submitted
+from aar.transports.tui.prompt.popup import CompletionPopup
+from aar.transports.tui.prompt.queue_panel import QueuePanel
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from aar.core.agent import RunResult
+    from aar.memory.prompt_history import DraftStore, PromptHistory
+    from aar.runtime.conversation import Conversation
+    from aar.transports.tui.connection import Connection
+
+REWIND_S = 0.6
+"""Seconds within which a second Esc offers to go back."""
+_DRAFT_S = 1.0
+"""Seconds between two writes of the draft."""
+
+
+class PromptController:
+    """Connects the prompt and what is around it with the open session.
+
+    Args:
+        app: The screen.
+
+    Attributes:
+        area: The box.
+        hint: The line below it.
+    """
+
+    def __init__(self, app: App[int]) -> None:
+        self._app = app
+        self.area = PromptArea()
+        self.hint = HintLine()
+        self._panel = ApprovalPanel()
+        self._queue_panel = QueuePanel()
+        self._search = HistorySearch()
+        self._popup = CompletionPopup()
+        self._connection: Connection | None = None
+        self._waiting: list[Submitted] = []
+        self._history: PromptHistory | None = None
+        self._drafts: DraftStore | None = None
+        self._draft_timer: Timer | None = None
+        self._shell: asyncio.Task[None] | None = None
+        self._escaped_at = float("-inf")
+
+    # --- parts -----------------------------------------------------------------------------------------
+
+    @property
+    def conversation(self) -> Conversation | None:
+        """The open session with its agent; ``None`` until it was opened."""
+        return self._connection.conversation if self._connection is not None else None
+
+    def compose(self) -> ComposeResult:
+        """Put the parts below each other, and let them know each other."""
+        area = self.area
+        area.attach(self._popup)
+        yield self._panel
+        yield self._queue_panel
+        yield self._search
+        yield self._popup
+        yield area
+        yield self.hint
+        self._panel.last_key = lambda: area.last_key
+        self._panel.may_take_focus = lambda: self._app.focused in (area, None)
+
+    async def connected(self, connection: Connection) -> None:
+        """Take the open session: vim keys, earlier prompts, the draft, and what was sent meanwhile."""
+        from aar.memory.prompt_history import DraftStore, PromptHistory
+
+        self._connection = connection
+        runtime = connection.conversation.runtime
+        self.area.use_vim(runtime.config.tui.vim)
+        if runtime.config.session.store:
+            data = runtime.base.paths.data
+            self._history = PromptHistory(data / "prompt_history.jsonl")
+            self._drafts = DraftStore(data / "drafts", runtime.workspace)
+            self.area.recall.set(await asyncio.to_thread(self._history.entries, runtime.workspace))
+            draft = await asyncio.to_thread(self._drafts.take)
+            if draft is not None and isinstance(draft.get("text"), str):
+                self.area.put_back(draft["text"], Chips.load(draft.get("chips")))
+                self.hint.tell("What you were typing is back.")
+        waiting, self._waiting = self._waiting, []
+        for message in waiting:
+            self.submit(message)
+
+    def closed(self) -> None:
+        """Keep the draft; the screen ends."""
+        if self._shell is not None:
+            self._shell.cancel()
+        self._save_draft()
+        if self._drafts is not None:
+            self._drafts.close()
+
+    # --- sending ---------------------------------------------------------------------------------------
+
+    def submit(self, message: Submitted) -> None:
+        """Send a prompt, steer the run under way, or let it wait; a prompt that is too long comes back."""
+        conversation = self.conversation
+        if conversation is None:
+            self._waiting.append(message)
+            return
+        from aar.transports.tui.prompt.content import content_of
+
+        limit = conversation.runtime.config.context.max_prompt_chars
+        if len(message.text) > limit:
+            self.area.put_back(message.typed or message.text)
+            self.hint.tell(
+                f"The prompt has {len(message.text):,} characters; [context] max_prompt_chars is {limit:,}."
+            )
+            return
+        self._remember(message.typed or message.text)
+        content = content_of(message.text, message.images)
+        if message.how == "queue":
+            conversation.enqueue(content)
+        else:
+            conversation.submit(content)
+        self.refresh_queue()
+
+    def _remember(self, typed: str) -> None:
+        """Keep a prompt in the history, and forget the draft."""
+        if self._drafts is not None:
+            self._drafts.clear()
+        conversation = self.conversation
+        if self._history is not None and conversation is not None and typed.strip():
+            history, workspace = self._history, conversation.runtime.workspace
+            self._in_thread(lambda: history.add(typed, workspace))
+
+    def _in_thread(self, work: Any) -> None:
+        async def run() -> None:
+            from aar.protocol.errors import AarError
+
+            try:
+                await asyncio.to_thread(work)
+            except (OSError, AarError) as error:
+                self.hint.tell(f"What you type cannot be kept on disk: {error}")
+
+        self._app.run_worker(run(), exit_on_error=False)
+
+    def ended(self, result: RunResult) -> None:
+        """After a run that did not end well, put words that it did not hear back into the prompt."""
+        conversation = self.conversation
+        if conversation is None or result.exit_code == 0:
+            return
+        from aar.transports.tui.prompt.content import chips_of, text_of
+
+        for prompt in reversed(conversation.agent.queue.take_steering()):
+            self.area.put_back(text_of(prompt), chips_of(prompt))
+            self.hint.tell("It ended before it heard this; your words are back.")
+        self.refresh_queue()
+
+    # --- the queue -------------------------------------------------------------------------------------
+
+    def refresh_queue(self) -> None:
+        """Show what waits."""
+        conversation = self.conversation
+        if conversation is None:
+            return
+        from aar.transports.tui.prompt.content import text_of
+
+        queue = conversation.agent.queue
+        steering, prompts = map(text_of, queue.steering), map(text_of, queue.prompts)
+        self._queue_panel.show(list(steering), list(prompts), running=conversation.running)
+
+    def change_queue(self, message: QueuePanel.Changed) -> None:
+        """Edit, remove or move a waiting prompt."""
+        conversation = self.conversation
+        if conversation is None:
+            return
+        from aar.transports.tui.prompt.content import chips_of, text_of
+
+        queue = conversation.agent.queue
+        prompts = list(queue.prompts)
+        if message.place >= len(prompts):
+            self.refresh_queue()
+            return
+        prompt = prompts.pop(message.place)
+        if message.what == "shift":
+            prompts.insert(message.place + message.step, prompt)
+        queue.replace(prompts)
+        if message.what == "edit":
+            self.area.put_back(text_of(prompt), chips_of(prompt))
+            self.area.focus()
+        elif message.what == "remove":
+            self.hint.tell("Removed from the queue; Ctrl+R finds it again.")
+        self.refresh_queue()
+
+    def take_back(self) -> None:
+        """Take the last waiting prompt into the box; without one, the last prompt of the history."""
+        conversation = self.conversation
+        waiting = len(conversation.agent.queue.prompts) if conversation is not None else 0
+        if waiting:
+            self.change_queue(QueuePanel.Changed(waiting - 1, "edit"))
+        else:
+            self.area.recall_older()
+
+    def go_on(self) -> None:
+        """Start the next waiting prompt, after a run that was interrupted."""
+        if self.conversation is not None:
+            self.conversation.go_on()
+            self.refresh_queue()
+
+    def focus_queue(self) -> None:
+        """Give the queue the keys."""
+        if self._queue_panel.can_edit:
+            self._queue_panel.focus()
+        else:
+            self.hint.tell("Nothing is queued; Alt+Enter queues a prompt.")
+
+    # --- stopping --------------------------------------------------------------------------------------
+
+    def escape(self) -> bool:
+        """Interrupt what runs; return whether this was the second Esc, which offers to go back."""
+        now = time.monotonic()
+        second, self._escaped_at = now - self._escaped_at <= REWIND_S, now
+        if self._shell is not None:
+            self._shell.cancel()
+        elif self.conversation is not None and self.conversation.running:
+            self.conversation.interrupt()
+        if second:
+            self._escaped_at = float("-inf")
+        return second
+
+    def cancel_all(self) -> None:
+        """Ask, then end the run and clear the queue."""
+        conversation = self.conversation
+        if conversation is None:
+            return
+        queue = conversation.agent.queue
+        waiting = len(queue.prompts) + len(queue.steering)
+        running = conversation.running or self._shell is not None
+        if waiting and running:
+            self.hint.ask("cancel", f"End the run and clear {_prompts(waiting)}?")
+        elif running or waiting:
+            self.hint.ask("cancel", "End the run?" if running else f"Clear {_prompts(waiting)}?")
+        else:
+            self.hint.tell("Nothing runs and nothing is queued.")
+
+    def quit(self) -> None:
+        """Leave; ask first when something runs."""
+        conversation = self.conversation
+        if self._shell is not None or (conversation is not None and conversation.running):
+            self.hint.ask("quit", "Something still runs. Quit all the same?")
+        else:
+            self._app.exit(0)
+
+    def settle(self, name: str, yes: bool) -> None:
+        """Do what was asked about."""
+        self.area.focus()
+        if not yes:
+            return
+        if name == "quit":
+            self._app.exit(0)
+        elif name == "cancel" and self.conversation is not None:
+            queue = self.conversation.agent.queue
+            for prompt in (*queue.take_steering(), *queue.prompts):
+                self._remember_prompt(prompt)
+            queue.replace(())
+            self.conversation.interrupt()
+            if self._shell is not None:
+                self._shell.cancel()
+            self.refresh_queue()
+
+    def _remember_prompt(self, prompt: Any) -> None:
+        """Keep what is dropped where Ctrl+R and Up find it."""
+        from aar.transports.tui.prompt.content import text_of
+
+        self.area.recall.add(text_of(prompt))
+
+    # --- history and draft -----------------------------------------------------------------------------
+
+    def open_history(self) -> None:
+        """Search the prompts of all sessions."""
+        self._app.run_worker(self._open_history(), exit_on_error=False)
+
+    async def _open_history(self) -> None:
+        entries: Sequence[str] = ()
+        if self._history is not None:
+            entries = await asyncio.to_thread(self._history.entries)
+        query = self.area.text if len(self.area.text.split()) <= 3 else ""
+        self._search.open(entries, query.strip())
+
+    def history_chosen(self, text: str | None) -> None:
+        """Put the prompt that was found into the box."""
+        self.area.focus()
+        if text is not None:
+            self.area.set_text(text)
+
+    def draft_changed(self) -> None:
+        """Write the draft soon, at most once a second."""
+        if self._drafts is not None and self._draft_timer is None:
+            self._draft_timer = self._app.set_timer(_DRAFT_S, self._draft_due)
+
+    def _draft_due(self) -> None:
+        self._draft_timer = None
+        drafts, draft = self._drafts, self._draft()
+        if drafts is not None:
+            self._in_thread((lambda: drafts.save(draft)) if draft else drafts.clear)
+
+    def _save_draft(self) -> None:
+        from aar.protocol.errors import AarError
+
+        drafts, draft = self._drafts, self._draft()
+        if drafts is None:
+            return
+        try:
+            if draft:
+                drafts.save(draft)
+            else:
+                drafts.clear()
+        except (OSError, AarError) as error:
+            from aar.runtime.base import log_failure
+
+            log_failure("the draft could not be kept", error)
+
+    def _draft(self) -> dict[str, Any]:
+        text = self.area.text
+        return {"text": text, "chips": self.area.chips.used(text).dump()} if text.strip() else {}
+
+    # --- files, editor, clipboard ----------------------------------------------------------------------
+
+    def want_files(self) -> None:
+        """List the project's files for completion."""
+        if self.conversation is not None:
+            self._app.run_worker(self._list_files(self.conversation), exit_on_error=False)
+
+    async def _list_files(self, conversation: Conversation) -> None:
+        self.area.set_files(await conversation.runtime.survey())
+
+    def drop(self, message: FilesDropped) -> None:
+        """Take images that were dragged in as chips, files of the project as mentions."""
+        self._app.run_worker(self._drop(message), exit_on_error=False)
+
+    async def _drop(self, message: FilesDropped) -> None:
+        taken = await asyncio.gather(*(asyncio.to_thread(read_image, path) for path in message.paths))
+        images = [one for one in taken if isinstance(one, PastedImage)]
+        problem = next((one for one in taken if isinstance(one, str)), None)
+        if problem:
+            self.hint.tell(problem)
+        if len(images) < len(message.paths):
+            self.area.paste(self._mentions(message) or message.text)
+        else:
+            for image in images:
+                self.area.add_chip(image)
+
+    def _mentions(self, message: FilesDropped) -> str:
+        """Return ``@path`` for every file, where all are files of the project; else nothing."""
+        conversation = self.conversation
+        if conversation is None:
+            return ""
+        root = conversation.runtime.workspace
+        paths = [path.resolve() for path in message.paths]
+        if not all(path.is_relative_to(root) for path in paths):
+            return ""
+        return " ".join(f"@{path.relative_to(root).as_posix()}" for path in paths) + " "
+
+    def open_editor(self, text: str) -> None:
+        """Edit the prompt in the user's editor."""
+        if self.conversation is None:
+            self.hint.tell("One moment, aar is still starting.")
+        else:
+            self._app.run_worker(self._edit(self.conversation, text), exit_on_error=False)
+
+    async def _edit(self, conversation: Conversation, text: str) -> None:
+        from textual.app import SuspendNotSupported
+
+        from aar.protocol.errors import AarError
+        from aar.transports.tui.prompt.outside import edit_text, editor_command
+
+        runtime = conversation.runtime
+        try:
+            command = editor_command(os.environ)
+            with self._app.batch_update(), self._app.suspend():
+                after = await edit_text(runtime.spawner, command, text, runtime.workspace)
+        except SuspendNotSupported:
+            self.hint.tell("This terminal cannot be given to an editor.")
+        except (AarError, OSError) as error:
+            self.hint.tell(str(error))
+        else:
+            if after != text:
+                self.area.set_text(after)
+        self.area.focus()
+
+    def paste_clipboard(self) -> None:
+        """Paste what is in the clipboard of the desktop, also an image."""
+        if self.conversation is not None:
+            self._app.run_worker(self._paste_clipboard(self.conversation), exit_on_error=False)
+
+    async def _paste_clipboard(self, conversation: Conversation) -> None:
+        from aar.transports.tui.prompt.outside import read_clipboard
+
+        runtime = conversation.runtime
+        found = await read_clipboard(runtime.spawner, runtime.workspace) or self._app.clipboard
+        if isinstance(found, PastedImage):
+            self.area.add_chip(found)
+        elif found:
+            self.area.paste(found)
+        else:
+            self.hint.tell("The clipboard cannot be read here; paste with the terminal's own key.")
+
+    # --- the user's commands ---------------------------------------------------------------------------
+
+    def run_shell(self, command: str, *, private: bool) -> None:
+        """Run a command that the user typed."""
+        typed = ("!!" if private else "!") + command
+        if self._connection is None or self._shell is not None:
+            self.area.put_back(typed)
+            self.hint.tell("Another command still runs; Esc ends it." if self._shell else "One moment …")
+            return
+        self._remember(typed)
+        self._shell = asyncio.ensure_future(self._run_shell(self._connection, command, private))
+
+    async def _run_shell(self, connection: Connection, command: str, private: bool) -> None:
+        from aar.protocol.errors import AarError
+        from aar.runtime.user_shell import run_user_command
+
+        presenter = connection.presenter
+        block = presenter.begin_shell(command)
+        connection.wake()
+
+        def show(text: str) -> None:
+            block.add_progress(text)
+            presenter.touch_shell(block)
+            connection.wake()
+
+        try:
+            result = await run_user_command(connection.conversation, command, private=private, on_output=show)
+        except asyncio.CancelledError:
+            presenter.end_shell(block, "cancelled", block.tail)
+        except (AarError, OSError) as error:
+            presenter.end_shell(block, "failed", str(error), is_error=True)
+        else:
+            failed = result.timed_out or result.exit_code != 0
+            presenter.end_shell(
+                block,
+                "failed" if failed else "done",
+                result.output,
+                is_error=failed,
+                exit_code=result.exit_code,
+                duration_ms=result.seconds * 1000,
+                wall=result.wall,
+            )
+            if private:
+                self.hint.tell("The model does not see this output.")
+        finally:
+            self._shell = None
+            connection.wake()
+
+    # --- questions -------------------------------------------------------------------------------------
+
+    def answer(self, message: ApprovalPanel.Answered) -> None:
+        """Give an answer to the call that waits for it; tell there what is wrong with it."""
+        if self.conversation is None:
+            return
+        from aar.protocol.errors import AarError
+
+        try:
+            self.conversation.answer(message.request_id, message.decision, **message.details)
+        except AarError as error:
+            self._panel.show_error(message.request_id, str(error))
+
+
+def _prompts(count: int) -> str:
+    return "one queued prompt" if count == 1 else f"{count} queued prompts"
