@@ -106,6 +106,10 @@ class ProviderRunner:
             emit.append(ModelSwitch(from_model=before.name, to_model=self.home.name, reason=reason))
         self._prepared_for = self.active
 
+    def expect_new_prefix(self) -> None:
+        """Take note that the conversation was shortened on purpose: the lost cache is no news."""
+        self._watch = CacheWatch(self._clock)
+
     # --- requests ------------------------------------------------------------------------------------
 
     async def request(
@@ -306,6 +310,7 @@ class ProviderRunner:
             stop_reason_raw=response.stop_raw,
             attempts=attempts,
             request_id=response.request_id,
+            cache_saved_usd=price.cache_savings(usage) if price is not None else None,
         )
         answer = store_answer(response, attempt, meta)
         # A model of the files dialect is asked afresh on purpose; nothing is lost there by mistake.

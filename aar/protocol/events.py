@@ -172,6 +172,8 @@ class ProviderMeta(Event, frozen=True):
     stop_reason_raw: Text | None = None
     attempts: int = 1
     request_id: Text | None = None
+    cache_saved_usd: float | None = None
+    """What the prompt cache spared, in US dollars; below 0 where writing it cost more; null: not known."""
 
 
 class ApprovalRequest(Event, frozen=True):
@@ -253,15 +255,32 @@ class ModelSwitch(Event, frozen=True):
     discard: bool = False
 
 
+class ShrunkOutput(_Record):
+    """A tool result whose output is shown to the model as ``note`` from now on."""
+
+    seq: int
+    note: Text
+
+
 class Compaction(Event, frozen=True):
-    """Events before ``first_kept_seq`` are replaced by ``summary`` in the fold to messages."""
+    """The conversation that the model is sent becomes shorter; the events before it stay as they are.
+
+    Events before ``first_kept_seq`` are replaced by ``summary``, if there is one.
+    """
 
     type: Literal["compaction"] = "compaction"
-    summary: Text
-    first_kept_seq: int
+    summary: Text = ""
+    first_kept_seq: int = 0
     tokens_before: int = 0
     tokens_after: int = 0
     trigger: str = "auto"
+    """``auto``: the window was nearly full; ``overflow``: the model refused; ``manual``: the user asked."""
+    shrunk: tuple[ShrunkOutput, ...] = ()
+    """Old outputs that give way to a note."""
+    kept_seqs: tuple[int, ...] = ()
+    """User messages before ``first_kept_seq`` that stay word for word."""
+    notes: dict[str, tuple[Text, ...]] = Field(default_factory=dict[str, tuple[Text, ...]])
+    """What a model wrote of ``summary``, by section: the next compaction adds to it."""
 
 
 class Rewind(Event, frozen=True):

@@ -56,6 +56,9 @@ class Rates(BaseModel):
     cache_write: float | None = None
     cache_write_1h: float | None = None
 
+    def _uncached(self, usage: Usage) -> float:
+        return (usage.prompt * self.input + usage.output * self.output) / 1_000_000
+
     def _cost(self, usage: Usage) -> float:
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
@@ -74,6 +77,10 @@ class PriceTier(Rates):
         """Return the cost of ``usage`` in US dollars at these rates."""
         return self._cost(usage)
 
+    def cache_savings(self, usage: Usage) -> float:
+        """Return what the prompt cache spared, in US dollars at these rates."""
+        return self._uncached(usage) - self._cost(usage)
+
 
 class Price(Rates):
     """What a model costs, in US dollars per million tokens. An unknown price is no `Price` at all.
@@ -90,3 +97,10 @@ class Price(Rates):
             if usage.prompt > tier.above:
                 return tier.cost(usage)
         return self._cost(usage)
+
+    def cache_savings(self, usage: Usage) -> float:
+        """Return what the prompt cache spared, in US dollars; below 0 where writing it cost more."""
+        for tier in reversed(self.tiers):
+            if usage.prompt > tier.above:
+                return tier.cache_savings(usage)
+        return self._uncached(usage) - self._cost(usage)
