@@ -7,7 +7,7 @@ import os
 import stat
 
 from aar.safety.spawn_server.kernel import LINUX, PR_SET_PDEATHSIG, StageError, prctl, quietly, signal
-from aar.safety.spawn_server.walls import count_tasks, raise_wall, set_limits
+from aar.safety.spawn_server.walls import raise_wall, set_limits, tasks_of_machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ SECCOMP_FD, STATUS_FD = 60, 61
 
 
 def run_command(
-    request: dict[str, Any], fds: list[int], supervisor: int, network: PrivateNetwork, status: int | None
+    request: dict[str, Any], fds: list[int], supervisor: int, network: PrivateNetwork, status: int
 ) -> None:
     """Become the command (in the forked child). Returns only by `StageError`.
 
@@ -31,10 +31,6 @@ def run_command(
         network: Entered where the wall asks for it.
         status: Pipe to which bubblewrap tells how it fares.
     """
-    os.setsid()
-    # Python ignores the first two, and what is ignored stays so through exec.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
     for target, fd in enumerate(fds[1:4]):
         os.dup2(fd, target)
     try:
@@ -43,7 +39,8 @@ def run_command(
         raise StageError("chdir", error.errno or 0, error.strerror or "") from error
     limits = dict(request["limits"])
     if "NPROC" in limits and LINUX:
-        limits["NPROC"] += count_tasks()
+        # The kernel counts all threads of the user, of which there are at most as many as on the machine.
+        limits["NPROC"] += tasks_of_machine()
     set_limits(limits)
     if LINUX and request.get("sacrifice"):
         # When memory runs out the kernel should take commands, not aar or the desktop.
@@ -55,7 +52,7 @@ def run_command(
         if os.getppid() != supervisor:
             os._exit(1)
     try:
-        if status is not None:
+        if "bubblewrap" in request["wall"]:
             find_program(request["argv"][0], request["env"])
             execute(bubblewrap_command(request, status), request["env"])
         execute(request["argv"], request["env"])

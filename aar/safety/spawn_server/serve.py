@@ -5,96 +5,93 @@ from __future__ import annotations
 import _socket
 import array
 import gc
-import marshal
 import os
 import select
-import struct
 import time
 
 from aar.safety.spawn_server.kernel import LINUX, PR_SET_CHILD_SUBREAPER, StageError, prctl, quietly, signal
 from aar.safety.spawn_server.network import PrivateNetwork
-from aar.safety.spawn_server.supervisor import descendants, supervise
+from aar.safety.spawn_server.spare import Spare
+from aar.safety.spawn_server.supervisor import children_of, descendants
+from aar.safety.spawn_server.wire import receive, unpack
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-HEADER = struct.Struct("!IB")
-MAX_DESCRIPTORS = 5
 MASK_MODE = 0o1555
 """Mode of the empty folders that stand for absent protected paths (see `aar.safety.sandbox.masks`)."""
 END_LIMIT_S = 4.0
 """Seconds that the server gives its supervisors once aar is gone."""
 
 
-def receive(sock: _socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Read one request with its descriptors; ``None`` at the end."""
-    width = struct.calcsize("i")
-    flags = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
-    head, ancillary, _, _ = sock.recvmsg(HEADER.size, _socket.CMSG_SPACE(MAX_DESCRIPTORS * width), flags)
-    fds: list[int] = []
-    for level, kind, data in ancillary:
-        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
-            fds += struct.unpack(f"{len(data) // width}i", data[: len(data) - len(data) % width])
-    head += read_exactly(sock, HEADER.size - len(head)) if head else b""
-    if len(head) < HEADER.size:
-        return None
-    length, expected = HEADER.unpack(head)
-    body = read_exactly(sock, length)
-    if len(body) < length or len(fds) != expected:
-        return None
-    if not flags:
-        for fd in fds:
-            os.set_inheritable(fd, False)
-    return marshal.loads(body), fds  # noqa: S302 - aar itself is the sender
+class Server:
+    """What lives as long as aar: the private network, the supervisors, and one spare pair.
 
+    Args:
+        sock: Where requests come from.
+    """
 
-def read_exactly(sock: _socket.socket, length: int) -> bytes:
-    """Read ``length`` bytes, or less at the end of the stream."""
-    parts: list[bytes] = []
-    while length > 0:
-        part = sock.recv(min(length, 1 << 20))
-        if not part:
-            break
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
+    def __init__(self, sock: _socket.socket) -> None:
+        self.sock = sock
+        self.network = PrivateNetwork()
+        self.supervisors: set[int] = set()
+        self.masks: set[str] = set()
+        self._spare: Spare | None = None
 
-
-def serve_one(sock: _socket.socket, request: dict[str, Any], fds: list[int], network: PrivateNetwork) -> int:
-    """Fork the supervisor for one request and return its pid; -1 when that failed, which was told."""
-    try:
-        if request.get("listener"):
-            return hand_listener(fds, network)
-        if request["wall"].get("private_network"):
-            network.make()
-        pid = os.fork()
-    except (StageError, OSError) as error:
-        text = f"failed wall {getattr(error, 'code', 0)} {error}\n"
-        quietly(os.write, fds[0], text.encode(errors="replace"))
-        pid = -1
-    if pid == 0:
+    def take(self, body: bytes, fds: list[int]) -> None:
+        """Serve one request; what fails is told on its control socket."""
+        request = unpack(body)
+        self.masks.update(request.get("masks", ()))
         try:
-            sock.close()
-            supervise(request, fds, network)
+            if request.get("listener") or request["wall"].get("private_network"):
+                self._need_network()
+            if request.get("listener"):
+                hand_listener(fds, self.network)
+                return
+            try:
+                self._get_spare().use(body, fds)
+            except BrokenPipeError:
+                # Somebody has killed it while it waited.
+                self._spare = None
+                self._get_spare().use(body, fds)
+        except (StageError, OSError) as error:
+            text = f"failed wall {getattr(error, 'code', 0)} {error}\n"
+            quietly(os.write, fds[0], text.encode(errors="replace"))
         finally:
-            os._exit(1)
-    for fd in fds:
-        os.close(fd)
-    return pid
+            self._spare = None
+            for fd in fds:
+                os.close(fd)
+
+    def prepare(self) -> None:
+        """Have a pair ready for the next request."""
+        quietly(self._get_spare)
+
+    def close(self) -> None:
+        """Let all go: the supervisors end their trees."""
+        self.sock.close()
+        if self._spare is not None:
+            self._spare.close()
+        for pid in self.supervisors:
+            quietly(os.kill, pid, signal.SIGTERM)
+
+    def _get_spare(self) -> Spare:
+        if self._spare is None:
+            self._spare = Spare(self.sock, self.network)
+            self.supervisors.add(self._spare.pid)
+        return self._spare
+
+    def _need_network(self) -> None:
+        if self.network.net is None and self._spare is not None:
+            # Forked without it, so it could not enter.
+            self._spare.close()
+            self._spare = None
+        self.network.make()
 
 
-def hand_listener(fds: list[int], network: PrivateNetwork) -> int:
-    """Send the socket that listens inside the private network; returns -1: nothing was forked."""
-    network.make()
+def hand_listener(fds: list[int], network: PrivateNetwork) -> None:
+    """Send the socket that listens inside the private network."""
     assert network.listener is not None
-    control = _socket.socket(fileno=fds[0])
+    control = _socket.socket(fileno=os.dup(fds[0]))
     handed = array.array("i", [network.listener])
     quietly(control.sendmsg, [b"listener\n"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, handed)])
     control.close()
-    for fd in fds[1:]:
-        os.close(fd)
-    return -1
 
 
 def reap_orphans(supervisors: set[int]) -> None:
@@ -110,9 +107,10 @@ def reap_orphans(supervisors: set[int]) -> None:
         strays = strays or status != 0 or pid not in supervisors
         supervisors.discard(pid)
     if strays and LINUX:
-        wanted = supervisors.union(*(descendants(pid) for pid in supervisors))
-        for pid in set(descendants(os.getpid())) - wanted:
-            quietly(os.kill, pid, signal.SIGKILL)
+        # Supervisors adopt what is below them: only what lost its supervisor is a child of this process.
+        for root in set(children_of(os.getpid())) - supervisors:
+            for pid in (root, *descendants(root)):
+                quietly(os.kill, pid, signal.SIGKILL)
 
 
 def clean_up(masks: set[str]) -> None:
@@ -140,9 +138,7 @@ def serve(fd: int) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     sock = _socket.socket(fileno=fd)
     os.set_inheritable(fd, False)
-    network = PrivateNetwork()
-    supervisors: set[int] = set()
-    masks: set[str] = set()
+    server = Server(sock)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
@@ -161,18 +157,14 @@ def serve(fd: int) -> None:
         ready = {fd for fd, _ in poller.poll()}
         if wake_read in ready:
             os.read(wake_read, 4096)
-            reap_orphans(supervisors)
+            reap_orphans(server.supervisors)
         if sock.fileno() in ready:
             message = receive(sock)
             if message is None:
                 break
-            masks.update(message[0].get("masks", ()))
-            pid = serve_one(sock, *message, network)
-            if pid > 0:
-                supervisors.add(pid)
+            server.take(*message)
+            server.prepare()
         elif ready - {wake_read}:
             break
-    sock.close()
-    for pid in supervisors:
-        quietly(os.kill, pid, signal.SIGTERM)
-    clean_up(masks)
+    server.close()
+    clean_up(server.masks)

@@ -6,33 +6,25 @@ import os
 import select
 import time
 
-from aar.safety.spawn_server.command import run_command
-from aar.safety.spawn_server.kernel import (
-    LINUX,
-    PR_SET_CHILD_SUBREAPER,
-    PR_SET_PDEATHSIG,
-    StageError,
-    prctl,
-    quietly,
-    signal,
-)
+from aar.safety.spawn_server.kernel import LINUX, quietly, signal
+from aar.safety.spawn_server.walls import tasks_of_machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from aar.safety.spawn_server.network import PrivateNetwork
-
 TERM_GRACE_S = 0.25
 """Seconds between the polite signal and SIGKILL."""
 KILL_LIMIT_S = 2.0
 """Seconds after which a supervisor stops trying (processes that the kernel cannot end yet)."""
+NAMESPACE_END_S = 0.05
+"""Seconds in which a process namespace ends by itself once its first process has."""
 COUNT_PAUSE_MS = 100
 """Milliseconds between two looks at the number of tasks, where the kernel does not count for us."""
 
 
-def descendants(root: int) -> list[int]:
-    """Return all processes below ``root`` (/proc/PID/stat, field 4 is the parent)."""
+def _families() -> dict[int, list[int]]:
+    """Return the children of each process (/proc/PID/stat, field 4 is the parent)."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if not name.isdigit():
@@ -49,6 +41,17 @@ def descendants(root: int) -> list[int]:
             os.close(fd)
         if rest[0] != b"Z":
             children.setdefault(int(rest[1]), []).append(int(name))
+    return children
+
+
+def children_of(root: int) -> list[int]:
+    """Return the processes right below ``root``."""
+    return _families().get(root, [])
+
+
+def descendants(root: int) -> list[int]:
+    """Return all processes below ``root``."""
+    children = _families()
     found: list[int] = []
     todo = [root]
     while todo:
@@ -69,29 +72,17 @@ def count_below(root: int) -> int:
     return count
 
 
-def tasks_of_machine() -> int:
-    """Return the number of all threads (the fourth word of /proc/loadavg): one cheap read."""
-    fd = os.open("/proc/loadavg", os.O_RDONLY)
-    try:
-        return int(os.read(fd, 128).split()[3].partition(b"/")[2])
-    finally:
-        os.close(fd)
-
-
 class Supervisor:
     """Watches one command and ends its tree.
 
     Args:
-        control: Socket to aar.
-        most_tasks: Threads that the tree may have, where RLIMIT_NPROC does not bind (root); 0: no limit.
-        status: Pipe from bubblewrap, when that is the child.
+        status: Pipe to which bubblewrap tells how it fares, when that is the child.
     """
 
-    def __init__(self, control: int, most_tasks: int, status: int | None) -> None:
-        self.control = control
-        self.bubblewrap = status
-        self.most_tasks = most_tasks
-        self.first_tasks = tasks_of_machine() if most_tasks else 0
+    def __init__(self, status: int) -> None:
+        self.control = -1
+        self.bubblewrap: int | None = status
+        self.most_tasks = self.first_tasks = 0
         self.pid = 0
         self.status: int | None = None
         self.terminated = False
@@ -100,6 +91,20 @@ class Supervisor:
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._on_term)
+
+    def take(self, control: int, request: dict[str, Any]) -> None:
+        """Learn what is to be watched.
+
+        Args:
+            control: Socket to aar.
+            request: See the package. ``most_tasks``: threads that the tree may have, where RLIMIT_NPROC does
+                not bind (root); 0: no limit.
+        """
+        self.control = control
+        if "bubblewrap" not in request["wall"]:
+            self.bubblewrap = None
+        self.most_tasks = request.get("most_tasks", 0)
+        self.first_tasks = tasks_of_machine() if self.most_tasks else 0
 
     def _on_term(self, _number: int, _frame: object) -> None:
         self.terminated = True
@@ -189,7 +194,8 @@ class Supervisor:
 
     def end_tree(self) -> None:
         """Kill whatever is left: politely first, then not."""
-        if not self.reap():
+        ended = self.bubblewrap is not None and self.status is not None
+        if not self.reap() or (ended and self._gone_within(NAMESPACE_END_S)):
             return
         if not self.most_tasks or not self._too_many():
             self.signal_all(signal.SIGTERM)
@@ -206,38 +212,26 @@ class Supervisor:
 
     def _gone_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        pause = 0.001
         while self.reap():
-            if time.monotonic() > deadline:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 return False
-            time.sleep(pause)
-            pause = min(pause * 2, 0.02)
+            # The end of a child wakes it.
+            if select.select([self.wake_read], [], [], min(left, 0.02))[0]:
+                os.read(self.wake_read, 4096)
         return True
 
 
-def supervise(request: dict[str, Any], fds: list[int], network: PrivateNetwork) -> NoReturn:
-    """Be the supervisor of one command."""
-    if LINUX:
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
-        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    status, status_end = os.pipe() if "bubblewrap" in request["wall"] else (None, None)
-    boss = Supervisor(fds[0], request.get("most_tasks", 0), status)
-    errors, report = os.pipe()
-    me = os.getpid()
-    boss.pid = os.fork()
-    if boss.pid == 0:
-        try:
-            run_command(request, fds, me, network, status_end)
-        except StageError as error:
-            os.write(report, f"{error.stage} {error.code} {error.text}".encode(errors="replace")[:2000])
-        except BaseException as error:
-            os.write(report, f"internal 0 {error!r}".encode(errors="replace")[:2000])
-        os._exit(127)
-    os.close(report)
-    if status_end is not None:
-        os.close(status_end)
-    for fd in fds[1:]:
-        os.close(fd)
+def supervise(boss: Supervisor, request: dict[str, Any], control: int, errors: int) -> NoReturn:
+    """Be the supervisor of one command, whose process is there and has the same request.
+
+    Args:
+        boss: Made before the fork.
+        request: See the package.
+        control: Socket to aar.
+        errors: Pipe on which the child tells why it cannot become the command.
+    """
+    boss.take(control, request)
     boss.watch(errors)
     told = boss.status is not None and boss.reap()
     if boss.setup_failed():

@@ -83,13 +83,10 @@ def set_limits(limits: dict[str, int]) -> None:
         resource.setrlimit(number, (value, value))
 
 
-def count_tasks() -> int:
-    """Return the number of threads of this user, against which RLIMIT_NPROC counts."""
-    uid, count = os.geteuid(), 0
-    for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib is slow to import here
-        try:
-            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == uid:  # noqa: PTH116
-                count += len(os.listdir(f"/proc/{name}/task"))  # noqa: PTH208
-        except OSError:
-            continue
-    return count
+def tasks_of_machine() -> int:
+    """Return the number of all threads (the fourth word of /proc/loadavg): one cheap read."""
+    fd = os.open("/proc/loadavg", os.O_RDONLY)
+    try:
+        return int(os.read(fd, 128).split()[3].partition(b"/")[2])
+    finally:
+        os.close(fd)
