@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual.actions import SkipAction
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -32,6 +33,7 @@ from aar.transports.tui.prompt.messages import (
 )
 from aar.transports.tui.prompt.queue_panel import QueuePanel
 from aar.transports.tui.transcript import Transcript
+from aar.transports.tui.transcript.controller import TranscriptController
 
 if TYPE_CHECKING:
     from aar.core.agent import RunResult
@@ -60,6 +62,9 @@ class AarApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "quit"),
         Binding("escape", "interrupt", "interrupt", show=False),
+        Binding("f9", "read", "read", show=False, id="app.read", tooltip="Go to the transcript and back."),
+        Binding("pageup", "scroll(-1)", "scroll up", show=False, priority=True, id="app.scroll_up"),
+        Binding("pagedown", "scroll(1)", "scroll down", show=False, priority=True, id="app.scroll_down"),
         Binding("tab", "answer", "answer", show=False, priority=False),
     ]
 
@@ -76,6 +81,7 @@ class AarApp(App[int]):
         self._which = dict(which or {})
         self.prompting = PromptController(self)
         self._first_prompt = prompt
+        self.reading = TranscriptController(self, lambda text: self.notify(text, markup=False))
         self._flush_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -119,6 +125,7 @@ class AarApp(App[int]):
 
     async def on_unmount(self) -> None:
         """Close the session; nothing that was shown or typed is lost."""
+        self.reading.close()
         self.prompting.closed()
         if self.connection is not None:
             await self.connection.conversation.aclose()
@@ -242,6 +249,33 @@ class AarApp(App[int]):
         panel = self.query_one(ApprovalPanel)
         if panel.display:
             panel.focus()
+
+    async def on_transcript_copy_wanted(self, message: Transcript.CopyWanted) -> None:
+        """Copy a block, its code or what is selected."""
+        self.run_worker(self.reading.copy(message.text), group="copy")
+
+    def on_transcript_link_opened(self, message: Transcript.LinkOpened) -> None:
+        """Open a file or an address."""
+        self.run_worker(self.reading.open_link(message), group="link")
+
+    def on_transcript_older_wanted(self) -> None:
+        """Load what is before."""
+        self.run_worker(self.reading.load_older(self._wake), group="older")
+
+    def on_transcript_left(self) -> None:
+        """Go back to the prompt."""
+        self.query_one(PromptArea).focus()
+
+    def action_read(self) -> None:
+        """Go to the transcript, from there to the prompt."""
+        transcript = self.query_one(Transcript)
+        (self.query_one(PromptArea) if transcript.has_focus else transcript).focus()
+
+    def action_scroll(self, step: int) -> None:
+        """Scroll the transcript while the user types."""
+        if not isinstance(self.focused, PromptArea):
+            raise SkipAction
+        self.query_one(Transcript).action_page(step)
 
     def action_interrupt(self) -> None:
         """End what runs; a second time within a moment offers to go back."""

@@ -63,6 +63,11 @@ class Clipboard:
         self._find = find
         self._holder: asyncio.Task[object] | None = None
 
+    @property
+    def has_tools(self) -> bool:
+        """Whether programs can be started."""
+        return self._spawner is not None
+
     async def copy(self, text: str) -> Copied:
         """Copy ``text``. Never raises: what went wrong is in the answer."""
         if not text:
@@ -142,7 +147,7 @@ class Clipboard:
         request = SpawnRequest(
             argv, Path("/"), env, "helper", timeout_s=timeout_s, stdin=data, max_output=4_000
         )
-        result = await (await self._spawner.start(request)).wait()
+        result = await self._spawner.run(request)
         return result.exit_code
 
     async def _hold(self, argv: tuple[str, ...], text: str) -> bool:

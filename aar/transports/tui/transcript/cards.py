@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from aar.transports.tui.transcript.diff import render_diff
 from aar.transports.tui.transcript.folds import Fold
 from aar.transports.tui.transcript.highlight import highlight, language_of
+from aar.transports.tui.transcript.outline import PEEK_DIFF, PEEK_TAIL
 from aar.transports.tui.transcript.text import (
     Code,
     Line,
@@ -25,8 +26,6 @@ from aar.transports.tui.transcript.titles import title_of
 if TYPE_CHECKING:
     from aar.transports.tui.blocks import ToolBlock, ToolStatus
 
-PEEK_TAIL = 5
-PEEK_DIFF = 16
 MAX_ROWS = 3_000
 """Lines of one output that are drawn; the whole is in the session."""
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from aar.transports.tui.blocks import AnswerBlock, AnyBlock
 from aar.transports.tui.transcript.folds import Fold, Folds, is_line, is_quiet
 from aar.transports.tui.transcript.line_map import LineMap
-from aar.transports.tui.transcript.render import MARGIN, answer_end, guess_height, render_block
-from aar.transports.tui.transcript.stream import MarkdownStream
+from aar.transports.tui.transcript.outline import guess_height
 from aar.transports.tui.transcript.text import Line
+
+if TYPE_CHECKING:
+    from aar.transports.tui.transcript.stream import MarkdownStream
 
 KEPT_LINES = 6_000
 """Lines of finished blocks that stay in memory; others are drawn again when they are scrolled to."""
@@ -182,11 +185,17 @@ class Document:
         fold = self.folds.of(block)
         if isinstance(block, AnswerBlock) and fold != "folded" and (block.live or block.key in self._streams):
             return self._streamed(block)
+        # Here, so that the first frame, which is empty, does not wait for it.
+        from aar.transports.tui.transcript.render import render_block
+
         lines = render_block(block, self.width, fold)
         self._keep(block.key, lines)
         return lines
 
     def _streamed(self, block: AnswerBlock) -> list[Line]:
+        from aar.transports.tui.transcript.render import MARGIN, answer_end
+        from aar.transports.tui.transcript.stream import MarkdownStream
+
         stream, seen = self._streams.get(block.key) or (MarkdownStream(self.width, MARGIN), -1)
         if seen != block.revision or not stream.done:
             stream.update(block.text, final=not block.live)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aar.safety.sanitize import sanitize
 from aar.transports.tui.blocks import AnyBlock
 from aar.transports.tui.transcript.document import Document
-from aar.transports.tui.transcript.render import searchable
+from aar.transports.tui.transcript.outline import searchable
 from aar.transports.tui.transcript.spans import Span, find_all
 
 

@@ -1,4 +1,4 @@
-"""Draws each kind of block as lines, and guesses their number where that is cheaper."""
+"""Draws each kind of block as lines."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from aar.transports.tui.blocks import (
     ToolBlock,
     UserBlock,
 )
-from aar.transports.tui.transcript.cards import PEEK_DIFF, PEEK_TAIL, duration, render_tool
+from aar.transports.tui.transcript.cards import duration, render_tool
 from aar.transports.tui.transcript.folds import Fold
 from aar.transports.tui.transcript.markdown import render_markdown
+from aar.transports.tui.transcript.outline import PEEK_THINKING
 from aar.transports.tui.transcript.text import (
     Line,
     Run,
@@ -35,7 +36,6 @@ from aar.transports.tui.transcript.text import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PEEK_THINKING = 8
 _TAIL_CHARS = 6_000
 
 MARGIN: Sequence[Run] = [("  ", "")]
@@ -183,61 +183,3 @@ def _mark(block: MarkBlock, width: int, fold: Fold) -> list[Line]:
     if fold == "full" and block.detail:
         lines += plain_lines(clean(block.detail), width, "muted", prefix=MARGIN, code=False)
     return lines
-
-
-def guess_height(block: AnyBlock, width: int, fold: Fold) -> int:
-    """Return about how many lines a block has, without drawing it."""
-    if isinstance(block, AnswerBlock | UserBlock) and fold != "folded":
-        return _rows(block.text, width)
-    if fold == "folded":
-        return 1
-    if isinstance(block, ThinkingBlock):
-        return _rows(block.text, width) if fold == "full" else PEEK_THINKING
-    if isinstance(block, ToolBlock):
-        if fold == "peek":
-            return 1 + (PEEK_DIFF if block.diff else PEEK_TAIL)
-        return 1 + _rows(block.diff or block.output, width)
-    if isinstance(block, PlanBlock):
-        return 1 + len(block.items)
-    if isinstance(block, ErrorBlock):
-        return 2
-    return 1
-
-
-def _rows(text: str, width: int) -> int:
-    return 1 + text.count("\n") + len(text) // (2 * max(10, width))
-
-
-def searchable(block: AnyBlock) -> str:
-    """Return the words of a block that a search looks through."""
-    if isinstance(block, AnswerBlock | ThinkingBlock | UserBlock):
-        return block.text
-    if isinstance(block, ToolBlock):
-        arguments = " ".join(str(value) for value in block.arguments.values())
-        return f"{block.name} {arguments}\n{block.output}\n{block.diff or ''}"
-    if isinstance(block, PlanBlock):
-        return "\n".join(item.title for item in block.items)
-    if isinstance(block, SubagentBlock):
-        return f"{block.profile} {block.task}\n{block.result or ''}"
-    if isinstance(block, MarkBlock):
-        return f"{block.label}\n{block.detail}"
-    return f"{block.message}\n{getattr(block, 'advice', '')}"
-
-
-def copyable(block: AnyBlock) -> str:
-    """Return what is copied for a whole block: its text as it came, without decoration."""
-    if isinstance(block, AnswerBlock | ThinkingBlock | UserBlock):
-        return block.text
-    if isinstance(block, ToolBlock):
-        command = str(block.arguments.get("command", "")) if block.name == "bash" else ""
-        parts = [f"$ {command}" if command else "", block.diff or "", "" if block.diff else block.output]
-        return "\n".join(part for part in parts if part)
-    if isinstance(block, PlanBlock):
-        return "\n".join(
-            f"[{'x' if i.status in {'done', 'completed'} else ' '}] {i.title}" for i in block.items
-        )
-    if isinstance(block, SubagentBlock):
-        return block.result or block.task
-    if isinstance(block, MarkBlock):
-        return block.detail or block.label
-    return block.message

@@ -11,7 +11,7 @@ from textual.message import Message
 
 from aar.transports.tui.blocks import UserBlock
 from aar.transports.tui.transcript.lines_view import EDGE, LinesView
-from aar.transports.tui.transcript.render import copyable
+from aar.transports.tui.transcript.outline import copyable
 from aar.transports.tui.transcript.spans import Link, Spot, column_at, link_at, links_in
 
 
