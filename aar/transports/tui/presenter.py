@@ -305,10 +305,10 @@ class Presenter:
     def _stored_shell(self, event: ContextEvent, text: str) -> None:
         """Take the stored end of a user's command; one that was watched stands there already."""
         for block in reversed(self.blocks[-50:]):
-            if isinstance(block, ToolBlock) and not block.call_id and block.seq is None:
-                if block.live and block.arguments.get("command") == event.label:
-                    block.seq = event.seq
-                    return
+            own = isinstance(block, ToolBlock) and not block.call_id and block.seq is None and block.live
+            if own and block.arguments.get("command") == event.label:
+                block.seq = event.seq
+                return
         block = self.begin_shell(event.label)
         block.seq = event.seq
         self.end_shell(block, "done", text.partition("\n")[2])

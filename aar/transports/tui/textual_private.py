@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, cast
 
 from textual import events
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
+from textual.signal import Signal
+from textual.widget import Widget
 
 _LATE_ANSWER = re.compile(r"\]11;rgba?:[0-9a-fA-F/]*(?:\x07|\x1b\\)?")
 
@@ -49,6 +53,25 @@ def feed_typed(app: App[Any], data: bytes) -> None:
 def _hand_on(app: App[Any], message: Message) -> None:
     if isinstance(message, events.Key | events.Paste):
         app.post_message(message)
+
+
+def watch_bindings(widget: Widget, changed: Callable[[], None]) -> None:
+    """Call ``changed`` when other keys work on the screen of ``widget`` than before."""
+    signal = cast("Signal[Any]", widget.screen.bindings_updated_signal)  # pyright: ignore[reportUnknownMemberType]
+    signal.subscribe(widget, lambda _: changed())
+
+
+class _MoreKeys(Enum):
+    ALT_ENTER = "alt+enter"
+
+
+def teach_alt_enter() -> None:
+    """Tell Alt+Enter from Enter in terminals that send it as Esc and Enter (all without Kitty's protocol)."""
+    from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+
+    known = cast("dict[str, Any]", ANSI_SEQUENCES_KEYS)
+    for sequence in ("\x1b\r", "\x1b\n"):
+        known.setdefault(sequence, (_MoreKeys.ALT_ENTER,))
 
 
 def terminal_driver() -> type[LinuxDriver]:

@@ -178,7 +178,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _fit(self) -> None:
         """Leave room for the rest of the screen."""
-        self.query_one(LinesView).styles.max_height = max(3, self.app.size.height // 2 - 5)
+        self.query_one(LinesView).styles.max_height = max(3, self.screen.size.height // 2 - 5)
 
     def on_resize(self) -> None:
         """Fit the new size."""
@@ -360,11 +360,12 @@ class ApprovalPanel(Vertical, can_focus=True):
         if what == "rule" and len(request.scopes) < 2:
             self._refuse_key("No rule can be kept for this call.")
             return
-        first = {"edit": view.editable, "rule": lambda _: self._state.rule}.get(what)
         text = self._state.texts.get(what)
+        if text is None:
+            text = view.editable(request) if what == "edit" else self._state.rule if what == "rule" else ""
         box = self.query_one(AnswerInput)
         self._asked = what
-        box.text = text if text is not None else (first(request) if first else "")
+        box.text = text
         box.display = True
         box.move_cursor(box.document.end)
         box.focus()

@@ -9,7 +9,7 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from aar.safety.sanitize import sanitize
 
@@ -61,10 +61,11 @@ def reasons(request: ApprovalRequest) -> str:
     """Return why it is asked: the rule with its layer, and the reasons."""
     rule, told = request.why.get("rule"), request.why.get("reasons")
     parts: list[str] = []
-    if isinstance(rule, Mapping):
-        parts.append(f"rule {rule.get('text')} ({rule.get('layer')})")
-    if isinstance(told, list):
-        parts += [str(reason) for reason in told if not parts or not str(reason).startswith("rule ")]
+    if isinstance(rule, dict):
+        text, layer = map(cast("Mapping[str, object]", rule).get, ("text", "layer"))
+        parts.append(f"rule {text} ({layer})")
+    listed = map(str, cast("list[object]", told)) if isinstance(told, list) else ()
+    parts += [reason for reason in listed if not parts or not reason.startswith("rule ")]
     return sanitize("; ".join(parts), keep_newlines=False)
 
 
@@ -80,7 +81,7 @@ def wall(request: ApprovalRequest) -> str:
 def options(request: ApprovalRequest) -> list[str]:
     """Return the answers that a question offers, as the model wrote them."""
     offered = request.arguments.get("options")
-    return [str(option) for option in offered] if isinstance(offered, list) else []
+    return list(map(str, cast("list[object]", offered))) if isinstance(offered, list) else []
 
 
 def lines(request: ApprovalRequest) -> list[Line]:

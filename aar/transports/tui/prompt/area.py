@@ -31,6 +31,8 @@ from aar.transports.tui.prompt.popup import CompletionPopup
 from aar.transports.tui.prompt.recall import Recall
 from aar.transports.tui.prompt.vim import VimKeys
 
+_MODIFIED_ENTER = frozenset({"shift+\r", "ctrl+\r"})
+"""Enter with a modifier, as terminals with xterm's ``modifyOtherKeys`` send it."""
 _FILES_AGE_S = 10.0
 """Seconds after which the list of files is asked for again."""
 _MOST_EXPANDED = 200_000
@@ -154,7 +156,7 @@ class PromptArea(TextArea, inherit_bindings=False):
     def place_cursor(self) -> None:
         """Move the terminal's own cursor to the caret, for input methods."""
         if self.has_focus:
-            self.app.cursor_position = self.cursor_screen_offset
+            self.app.cursor_position = self.cursor_screen_offset  # pyright: ignore[reportUnknownMemberType]
 
     # --- keys ------------------------------------------------------------------------------------------
 
@@ -165,8 +167,10 @@ class PromptArea(TextArea, inherit_bindings=False):
             event.prevent_default()
         elif event.key in {"enter", "tab"}:
             event.prevent_default()
-        elif event.is_printable and event.character == "!" and self.text == "":
-            self.add_class("-shell")
+        elif event.key in _MODIFIED_ENTER:
+            event.stop()
+            event.prevent_default()
+            self.action_newline()
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()

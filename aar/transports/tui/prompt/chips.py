@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 CHIP_LINES = 20
 """A paste of more lines than this becomes a chip."""
@@ -91,18 +91,19 @@ class Chips:
     def load(cls, data: object) -> Chips:
         """Return the chips of `dump`; what is not understood is left out."""
         chips = cls()
-        for label, item in data.items() if isinstance(data, dict) else ():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        items = cast("Mapping[str, object]", data) if isinstance(data, dict) else {}
+        for label, item in items.items():
             chip = _loaded(item)
-            if isinstance(label, str) and chip is not None:
+            if chip is not None:
                 chips.by_label[label] = chip
         return chips
 
 
 def _loaded(item: object) -> Chip | None:
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict):
         return None
-    values: list[object] = [item.get(key) for key in ("text", "image", "media_type", "data")]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    text, name, media_type, data = values
+    values = cast("Mapping[str, object]", item)
+    text, name, media_type, data = map(values.get, ("text", "image", "media_type", "data"))
     if isinstance(text, str):
         return PastedText(text)
     if isinstance(name, str) and isinstance(media_type, str) and isinstance(data, str):

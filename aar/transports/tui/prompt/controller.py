@@ -24,6 +24,7 @@ from aar.transports.tui.prompt.images import read_image
 from aar.transports.tui.prompt.messages import FilesDropped, Submitted
 from aar.transports.tui.prompt.popup import CompletionPopup
 from aar.transports.tui.prompt.queue_panel import QueuePanel
+from aar.transports.tui.textual_private import teach_alt_enter
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -51,6 +52,7 @@ class PromptController:
     """
 
     def __init__(self, app: App[int]) -> None:
+        teach_alt_enter()
         self._app = app
         self.area = PromptArea()
         self.hint = HintLine()

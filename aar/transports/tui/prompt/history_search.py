@@ -109,7 +109,7 @@ class HistorySearch(Static, can_focus=True):
 
     def _line(self, row: int) -> Content:
         text = sanitize(" ⏎ ".join(self._found[row].split("\n")), keep_newlines=False)
-        width = max(10, self.app.size.width - 8)
+        width = max(10, self.screen.size.width - 8)
         shown = text if len(text) <= width else text[: width - 1] + "…"
         style = "bold $primary" if row == self._marked else ""
         return Content.styled(("› " if row == self._marked else "  ") + shown, style)

@@ -122,6 +122,6 @@ class QueuePanel(Static, can_focus=True):
 
     def _line(self, mark: str, text: str, *, marked: bool) -> Content:
         shown = sanitize(" ⏎ ".join(text.split("\n")), keep_newlines=False)
-        width = max(10, self.app.size.width - 10)
+        width = max(10, self.screen.size.width - 10)
         shown = shown if len(shown) <= width else shown[: width - 1] + "…"
         return Content.styled(("› " if marked else "  ") + mark + shown, "bold $primary" if marked else "")
