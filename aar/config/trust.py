@@ -13,7 +13,7 @@ import stat
 import tomllib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -56,11 +56,13 @@ class TrustItem:
         kind: ``config hooks agents commands extensions skills rules mcp environment other``.
         path: Relative to the project's root, as written there: not safe to show raw.
         summary: What it sets or how large it is; names in it come from the project.
+        sha256: Of what counts of it (content, mode, where links lead); hex.
     """
 
     kind: str
     path: str
     summary: str
+    sha256: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def fingerprint(root: Path) -> Fingerprint:
         name = path.relative_to(root).as_posix()
         state, summary = _state(root, path)
         digest.update(hashlib.sha256(os.fsencode(name)).digest() + hashlib.sha256(state).digest())
-        items.append(TrustItem(_kind(name), name, summary))
+        items.append(TrustItem(_kind(name), name, summary, hashlib.sha256(state).hexdigest()))
     return Fingerprint(digest.hexdigest(), tuple(items), complete)
 
 
@@ -219,6 +221,13 @@ class TrustStore:
         """Tell whether the project was trusted once, perhaps in another state."""
         return _key(root) in self._read()
 
+    def changed(self, root: Path, found: Fingerprint) -> tuple[str, ...]:
+        """Return the paths that are new, other or gone since the project was trusted last."""
+        files = self._read().get(_key(root), {}).get("files")
+        before = cast("dict[str, Any]", files) if isinstance(files, dict) else {}
+        now = {item.path: item.sha256 for item in found.items}
+        return tuple(sorted(path for path in {*before, *now} if before.get(path) != now.get(path)))
+
     def record(self, root: Path, found: Fingerprint | None = None) -> Fingerprint:
         """Trust the project as it is now, or as it was when ``found`` was shown to the user.
 
@@ -233,7 +242,8 @@ class TrustStore:
             )
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._changing() as projects:
-            projects[_key(root)] = {"sha256": found.sha256, "since": now}
+            files = {item.path: item.sha256 for item in found.items}
+            projects[_key(root)] = {"sha256": found.sha256, "since": now, "files": files}
         return found
 
     def forget(self, root: Path) -> bool:

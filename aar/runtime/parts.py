@@ -30,6 +30,7 @@ from aar.protocol.ports import Approver, Emit, Process, ToolContext
 from aar.protocol.tool import ToolSpec
 from aar.providers.base import ProviderCapabilities
 from aar.runtime.approve_with import ProgramApprover
+from aar.runtime.audit import keep_audit
 from aar.runtime.base import Base, log_failure, open_base
 from aar.runtime.models import make_active_model
 from aar.runtime.policy import choose_mode, make_policy, save_rule
@@ -123,6 +124,13 @@ class Runtime:
             StorageError: There is no such session, or another process has it open.
             ConfigurationError: There is no session to continue in this folder.
         """
+        session = self._opened_session(continue_latest, session_id, fork_id, title)
+        keep_audit(self.base, self.store, session)
+        return session
+
+    def _opened_session(
+        self, continue_latest: bool, session_id: str | None, fork_id: str | None, title: str | None
+    ) -> Session:
         if fork_id is not None:
             session = Session.fork(self.store, self._find(fork_id), cwd=self.workspace)
         elif session_id is not None:

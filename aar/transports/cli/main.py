@@ -21,6 +21,8 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("models:models", "List models, and fetch the embedded one."),
     "tools": ("tools:tools", "List the tools that the model gets."),
     "prompt": ("prompt:prompt", "Show the system prompt."),
+    "trust": ("trust:trust", "Let this folder's own config, rules and hooks act."),
+    "audit": ("audit:audit", "Check that no session was changed afterwards."),
     "policy": ("policy:policy", "Tell what may run, and why."),
     "sandbox": ("sandbox:sandbox", "Show the wall around commands, or run a command in it."),
     "doctor": ("doctor:doctor", "Check this installation."),

@@ -6,10 +6,13 @@ import json
 
 import click
 
+from aar.config.saved_rules import SavedRules
 from aar.config.schema import PermissionMode
+from aar.protocol.errors import ConfigurationError
 from aar.runtime import make_policy, open_base
 from aar.safety.policy import Decision
 from aar.safety.policy import explain as explain_decision
+from aar.safety.sanitize import sanitize
 from aar.transports.cli.groups import NearestGroup
 
 
@@ -55,10 +58,27 @@ def explain(mode: PermissionMode | None, wall: str, command: str) -> None:
 @policy.command("list")
 def list_() -> None:
     """List the rules that hold here, layer by layer."""
-    layers = open_base().loaded.rule_layers
-    if not layers:
+    base = open_base()
+    layers = base.loaded.rule_layers
+    saved = SavedRules(base.paths, base.workspace).load()
+    if not layers and not saved:
         click.echo("There are no rules; the mode's table decides (docs/safety.md).")
     for layer, kinds in layers.items():
         for kind, rules in kinds.items():
             for rule in rules:
-                click.echo(f"{layer}  {kind}  {rule}")
+                click.echo(sanitize(f"{layer}  {kind}  {rule}", keep_newlines=False))
+    for rule in saved:
+        click.echo(sanitize(f"project (saved by you)  allow  {rule}", keep_newlines=False))
+
+
+@policy.command()
+@click.argument("rule")
+def forget(rule: str) -> int:
+    """Take back RULE, which an answer saved for this project."""
+    base = open_base()
+    if SavedRules(base.paths, base.workspace).remove(rule):
+        click.echo(f"{sanitize(rule, keep_newlines=False)} does not hold any more.")
+        return 0
+    raise ConfigurationError(
+        f"No rule {rule!r} was saved for {base.workspace}; `aar policy list` shows them."
+    )
