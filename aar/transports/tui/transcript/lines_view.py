@@ -34,7 +34,7 @@ EDGE = 1
 _FRAME_S = 1 / 30
 
 
-class LinesView(Widget):
+class TranscriptLines(Widget, inherit_bindings=False):
     """Draws blocks.
 
     Attributes:

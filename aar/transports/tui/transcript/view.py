@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from aar.transports.tui.blocks import UserBlock
-from aar.transports.tui.transcript.lines_view import EDGE, LinesView
+from aar.transports.tui.transcript.lines_view import EDGE, TranscriptLines
 from aar.transports.tui.transcript.outline import copyable
 from aar.transports.tui.transcript.spans import Link, Spot, column_at, link_at, links_in
 
@@ -19,7 +19,7 @@ def _key(name: str, keys: str, action: str, label: str, sentence: str, show: boo
     return Binding(keys, action, label, show=show, id=f"transcript.{name}", tooltip=sentence)
 
 
-class Transcript(LinesView, can_focus=True):
+class Transcript(TranscriptLines, can_focus=True):
     """Draws the blocks of a presenter.
 
     `apply` tells it what changed; it never asks. What it wants is in its messages.
