@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from aar.config.schema import PermissionMode
+from aar.config.tighten import stricter_mode
 from aar.core.agent import Agent, RunResult
 from aar.core.prompt import MODE_NOTES
 from aar.core.prompt_queue import Prompt, as_prompt
@@ -176,6 +177,9 @@ class Conversation:
             raise UsageError(
                 "Mode unsafe takes the wall away; start aar with --mode unsafe if you want that."
             )
+        ceiling = self.runtime.base.loaded.mode_ceiling
+        if stricter_mode(wanted, ceiling) != wanted:
+            raise UsageError(f"The managed settings of this machine allow mode {ceiling} at most.")
         before = self.runtime.mode
         if mode == before:
             return

@@ -1,0 +1,67 @@
+"""What git tells about the workspace, for prompts and screens.
+
+git runs as any command does: inside the wall, unable to write, without the network. Filters or monitors
+that a repository's own config names can thus do no harm.
+"""
+
+from __future__ import annotations
+
+from aar.commands.base import Context
+from aar.protocol.errors import UsageError
+from aar.protocol.ports import SpawnRequest
+
+MAX_CHARS = 24_000
+"""Characters of one answer that are kept."""
+_TIMEOUT_S = 15.0
+_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.pager=cat", "-c", "color.ui=never", "--no-optional-locks")
+
+
+async def git(context: Context, *words: str) -> str | None:
+    """Return what ``git WORDS`` prints; ``None`` when it fails (no repository, no such branch, no git)."""
+    runtime = context.runtime
+    request = SpawnRequest(
+        argv=("git", *_SAFE, *words),
+        cwd=runtime.workspace,
+        read_only=True,
+        timeout_s=_TIMEOUT_S,
+        max_output=2 * MAX_CHARS,
+        merge_stderr=False,
+    )
+    try:
+        ended = await runtime.spawner.run(request)
+    except OSError:
+        return None
+    if ended.exit_code != 0:
+        return None
+    text = ended.output.decode("utf-8", "replace")
+    if len(text) <= MAX_CHARS:
+        return text
+    return f"{text[:MAX_CHARS]}\n[cut: {len(text) - MAX_CHARS:,} more characters]\n"
+
+
+async def need_repository(context: Context) -> str:
+    """Return the name of the branch, or the commit where none is checked out.
+
+    Raises:
+        UsageError: The workspace is in no git repository.
+    """
+    branch = await git(context, "symbolic-ref", "--short", "-q", "HEAD")
+    if branch is None:
+        branch = await git(context, "rev-parse", "--short", "HEAD")
+    if branch is None:
+        raise UsageError(f"{context.runtime.workspace} is not in a git repository (or git is missing).")
+    return branch.strip()
+
+
+async def diff(context: Context, *words: str) -> str:
+    """Return a diff; nothing outside of git is called to make it."""
+    return await git(context, "diff", "--no-ext-diff", "--no-textconv", *words) or ""
+
+
+async def base_branch(context: Context) -> str | None:
+    """Return the branch that pull requests go to, as far as git can tell."""
+    told = await git(context, "symbolic-ref", "--short", "-q", "refs/remotes/origin/HEAD")
+    for name in (told or "", "origin/main", "origin/master", "main", "master"):
+        if name.strip() and await git(context, "rev-parse", "--verify", "-q", f"{name.strip()}^{{commit}}"):
+            return name.strip()
+    return None

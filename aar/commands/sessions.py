@@ -1,0 +1,133 @@
+"""Sessions: list, go on with one, copy, rename, begin again; and what stands now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from aar.commands.base import (
+    Choice,
+    ChoiceItem,
+    Command,
+    Context,
+    Failure,
+    Result,
+    Table,
+    Text,
+    money,
+    one_line,
+)
+from aar.commands.git_facts import git
+from aar.memory.session_scan import SessionInfo
+from aar.protocol.errors import StorageError, UsageError
+
+_MOST = 200
+
+
+async def _sessions(context: Context, argument: str) -> Result:
+    """List the sessions of this folder, or go on with one."""
+    store = context.runtime.store
+    if argument and argument != "all":
+        try:
+            found = await asyncio.to_thread(store.find, argument)
+        except StorageError as error:
+            return Failure(str(error))
+        await context.conversation.resume(found)
+        return Text(f"Going on with {_name(context)}.")
+    folder = None if argument == "all" else context.runtime.workspace
+    infos = await asyncio.to_thread(store.list, folder)
+    if not infos:
+        return Text("There are no stored sessions yet.")
+    now = context.session.session_id
+    items = tuple(_item(info, info.id == now, everywhere=folder is None) for info in infos[:_MOST])
+    more = f"The newest {_MOST} of {len(infos)}." if len(infos) > _MOST else ""
+    return Choice("Sessions", items, more)
+
+
+def _item(info: SessionInfo, current: bool, *, everywhere: bool) -> ChoiceItem:
+    place = f" · {Path(info.cwd).name}" if everywhere and info.cwd else ""
+    when = info.updated[:16].replace("T", " ")
+    cost = f" · {money(info.cost_usd, known=info.cost_known)}" if info.cost_usd is not None else ""
+    detail = f"{when} · {info.events} events{cost}{place} · {info.id[-6:]}"
+    return ChoiceItem(one_line(info.title or "(untitled)", 70), f"/sessions {info.id}", detail, current)
+
+
+def _name(context: Context) -> str:
+    return f"“{one_line(context.session.title or 'untitled', 60)}” ({context.session.session_id})"
+
+
+async def _clear(context: Context, argument: str) -> Result:
+    """Begin a fresh session; ``argument`` is its title."""
+    old = _name(context)
+    await context.conversation.new_session(argument or None)
+    return Text(f"A new session. {old} is kept; /sessions brings it back.")
+
+
+async def _fork(context: Context, argument: str) -> Result:
+    """Go on with a copy."""
+    seq = None
+    if argument:
+        if not argument.isdigit() or not 1 <= int(argument) <= context.session.last_seq:
+            last = context.session.last_seq
+            raise UsageError(f"/fork takes the number of an event from 1 to {last}, or nothing.")
+        seq = int(argument)
+    original = context.session.session_id
+    await context.conversation.fork(seq)
+    return Text(f"This is a copy of {original}, which stays as it is: {context.session.session_id}.")
+
+
+async def _rename(context: Context, argument: str) -> Result:
+    """Give the session another title."""
+    title = one_line(argument, 200)
+    if not title:
+        raise UsageError("Say the new title: /rename TITLE.")
+    context.session.rename(title)
+    return Text(f"The session is called “{title}” now.")
+
+
+async def _status(context: Context, argument: str) -> Result:
+    """Tell where things stand."""
+    runtime, session, totals = context.runtime, context.session, context.session.totals
+    branch = await git(context, "symbolic-ref", "--short", "-q", "HEAD")
+    why = f" ({runtime.why_model})" if runtime.why_model else ""
+    rows = [
+        ("session", session.session_id),
+        ("title", session.title or "(untitled)"),
+        ("folder", str(runtime.workspace)),
+        ("branch", (branch or "").strip() or "none"),
+        ("model", f"{runtime.active.name}{why}"),
+        ("thinking", str(runtime.reasoning or "the model's default")),
+        ("mode", runtime.mode),
+        ("wall", await asyncio.to_thread(runtime.wall)),
+        ("project settings", "trusted" if runtime.base.trusted else "not used (none, or not trusted)"),
+        ("state", "running" if context.conversation.running else str(totals.state())),
+        ("waiting prompts", str(len(context.conversation.agent.queue.prompts))),
+        ("tokens", f"{totals.usage.total:,} in {totals.steps} steps"),
+        ("cost", money(totals.cost_usd, known=totals.cost_known)),
+    ]
+    rows += [("more folders", str(root)) for root in runtime.roots]
+    if session.degraded:
+        rows.append(("stored", "no: the disk does not take it; it is kept in memory"))
+    return Table("Status", (), tuple(rows))
+
+
+def _complete_sessions(context: Context, text: str) -> Iterable[str]:
+    return [word for word in ("all",) if word.startswith(text)]
+
+
+def commands() -> list[Command]:
+    """Return the commands of this family."""
+    return [
+        Command("status", "Tell where things stand: session, model, mode, wall, cost.", _status,
+                group="session"),
+        Command("sessions", "List the sessions of this folder and go on with one.", _sessions,
+                usage="[ID | all]", group="session", aliases=("resume",),
+                complete=lambda context, text: list(_complete_sessions(context, text))),
+        Command("clear", "Begin a fresh session; this one is kept.", _clear, usage="[TITLE]",
+                group="session", aliases=("new",)),
+        Command("fork", "Go on with a copy of this session, up to an event.", _fork, usage="[SEQ]",
+                group="session"),
+        Command("rename", "Give this session another title.", _rename, usage="TITLE", group="session",
+                example="/rename Parser rewrite"),
+    ]  # fmt: skip
