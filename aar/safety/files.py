@@ -21,13 +21,13 @@ from typing import BinaryIO, Final, NoReturn
 
 from aar.protocol.errors import ToolCategory, ToolFailure
 from aar.protocol.ports import FileStamp
+from aar.safety.beneath import FOLDER, open_beneath
 from aar.safety.paths import is_protected, is_secret, matches
 
 MAX_WHOLE_FILE: Final = 64 * 1024 * 1024
 """Bytes of the largest file that is read into memory as a whole."""
 
 _HASH_ALWAYS: Final = 4 * 1024 * 1024
-_FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS: Final = (
@@ -329,35 +329,38 @@ class WorkspaceFiles:
 
 
 def _walk(base: Path, parts: Sequence[str], *, make: bool) -> int:
-    """Open the folder ``base/parts`` step by step, following no link; the caller closes it."""
-    descriptor = os.open(base, _FOLDER)
+    """Open the folder ``base/parts``, following no link; the caller closes it."""
+    start = os.open(base, FOLDER)
+    try:
+        return open_beneath(start, parts, FOLDER)
+    except FileNotFoundError:
+        if not make:
+            raise
+    finally:
+        os.close(start)
+    return _made(base, parts)
+
+
+def _made(base: Path, parts: Sequence[str]) -> int:
+    """Open the folder step by step and make what is missing."""
+    descriptor = os.open(base, FOLDER)
     for part in parts:
         try:
-            following = _step(descriptor, part, make=make)
+            with suppress(FileExistsError):
+                os.mkdir(part, 0o777, dir_fd=descriptor)
+            following = open_beneath(descriptor, [part], FOLDER)
         finally:
             os.close(descriptor)
         descriptor = following
     return descriptor
 
 
-def _step(folder: int, part: str, *, make: bool) -> int:
-    try:
-        return os.open(part, _FOLDER, dir_fd=folder)
-    except FileNotFoundError:
-        if not make:
-            raise
-    with suppress(FileExistsError):
-        os.mkdir(part, 0o777, dir_fd=folder)
-    return os.open(part, _FOLDER, dir_fd=folder)
-
-
 def _open_from(base: Path, path: Path, flags: int) -> int:
-    parts = path.relative_to(base).parts
-    folder = _walk(base, parts[:-1], make=False)
+    start = os.open(base, FOLDER)
     try:
-        return os.open(parts[-1] if parts else ".", flags, dir_fd=folder)
+        return open_beneath(start, path.relative_to(base).parts, flags)
     finally:
-        os.close(folder)
+        os.close(start)
 
 
 def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
