@@ -80,6 +80,9 @@ class _Answer:
             self.blocks = kept
             self.message = None
 
+    def copy(self) -> _Answer:
+        return _Answer(self.key, list(self.blocks), self.message)
+
 
 @dataclass(slots=True)
 class _UserTurn:
@@ -118,8 +121,20 @@ class _UserTurn:
         if len(self.results) + len(self.content) < before or (self.answer and not self.answer.message):
             self.message = None
 
+    def copy(self, answer: _Answer | None) -> _UserTurn:
+        return _UserTurn(answer, dict(self.results), list(self.content), self.message)
+
 
 _Turn = _Answer | _UserTurn
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """The turns as they were right before a compaction or rewind, and what was saved by then."""
+
+    seq: int
+    turns: list[_Turn]
+    below: tuple[_Saved, ...]
 
 
 class MessageFold:
@@ -133,7 +148,7 @@ class MessageFold:
         self.agent_id = agent_id
         self._turns: list[_Turn] = []
         self._sealed: list[Message] = []
-        self._before_compaction: list[tuple[int, list[_Turn]]] = []
+        self._saved: tuple[_Saved, ...] = ()
         self._seq = 0
         self._handlers: dict[type[Event], Callable[[int, Any], None]] = {
             UserMessage: self._on_user_message,
@@ -261,7 +276,7 @@ class MessageFold:
 
     def _on_compaction(self, seq: int, event: Compaction) -> None:
         old = list(self._turns)
-        self._before_compaction.append((seq, old))
+        self._saved = (*self._saved, _Saved(seq, old, self._saved))
         kept = _turns_from(old, event.first_kept_seq)
         summary: tuple[int, MessageBlock] = (0, TextBlock(text=SUMMARY_HEADING + event.summary))
         if kept and isinstance(first := kept[0], _UserTurn):
@@ -274,18 +289,24 @@ class MessageFold:
     def _on_rewind(self, seq: int, event: Rewind) -> None:
         if event.scope == "files":
             return
-        to_seq = event.to_seq
-        while self._before_compaction and self._before_compaction[-1][0] > to_seq:
-            self._turns = self._before_compaction.pop()[1]
-            self._sealed = []
+        # It becomes as it was after event `to_seq`: also what an earlier rewind took away comes back.
+        here = _Saved(seq, self._turns, self._saved)
+        turns, saved = list(self._turns), self._saved
+        while saved and saved[-1].seq > event.to_seq:
+            turns, saved = list(saved[-1].turns), saved[-1].below
+        self._turns, self._saved = turns, (*saved, here)
+        self._cut_after(event.to_seq)
+        self._sealed = []
+
+    def _cut_after(self, to_seq: int) -> None:
         # A late block may stand before an earlier result, so the last two turns are looked at.
         while self._turns:
+            self._turns[-2:] = _copies(self._turns[-3:])[-len(self._turns[-2:]) :]
             for turn in self._turns[-2:]:
                 turn.cut_after(to_seq)
             if not _is_empty(self._turns[-1]):
                 break
             self._turns.pop()
-        self._unseal()
 
     def _unseal(self) -> None:
         """Forget the built messages of turns that can change again."""
@@ -298,6 +319,19 @@ def fold_messages(events: Iterable[Event], agent_id: str = "main") -> list[Messa
     for event in events:
         fold.apply(event)
     return fold.messages()
+
+
+def _copies(turns: list[_Turn]) -> list[_Turn]:
+    """Copy the last two of ``turns``, which may change, so that those that were saved stay as they are."""
+    copied = list(turns)
+    for place in range(max(0, len(turns) - 2), len(turns)):
+        turn = turns[place]
+        if isinstance(turn, _Answer):
+            copied[place] = turn.copy()
+        else:
+            before = copied[place - 1] if place else None
+            copied[place] = turn.copy(before if isinstance(before, _Answer) else turn.answer)
+    return copied
 
 
 def _is_empty(turn: _Turn) -> bool:
