@@ -252,6 +252,23 @@ class SessionConfig(Section):
     """Whether a keyed hash of each line is kept, so that `aar audit verify` sees later changes."""
 
 
+class CheckpointsConfig(Section):
+    """``[checkpoints]``: what undo can bring back."""
+
+    enabled: bool = True
+    """Whether files are kept before they change."""
+    max_file_mb: PositiveInt = 20
+    """Larger files are left out, in MB; aar tells which."""
+    max_files: PositiveInt = 200_000
+    """A workspace of more files is not kept at all; aar tells so."""
+    wait_seconds: Positive = 30
+    """Longest time that a tool call waits for its checkpoint."""
+    keep_days: Positive = 30
+    """Age at which checkpoints are thrown away."""
+    quota_mb: NonNegativeInt = 2000
+    """Size for each project, in MB, at which the oldest are thrown away; 0: no limit."""
+
+
 class VerifyConfig(Section):
     """``[verify]``: checks that end a run."""
 
@@ -360,6 +377,7 @@ class Config(Section):
     tools: ToolsConfig = ToolsConfig.model_construct()
     context: ContextConfig = ContextConfig.model_construct()
     session: SessionConfig = SessionConfig.model_construct()
+    checkpoints: CheckpointsConfig = CheckpointsConfig.model_construct()
     verify: VerifyConfig = VerifyConfig.model_construct()
     tui: TuiConfig = TuiConfig.model_construct()
     mcp: McpConfig = McpConfig.model_construct()

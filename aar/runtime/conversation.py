@@ -22,6 +22,7 @@ from aar.protocol.events import ContextEvent, Event, Setting
 from aar.protocol.messages import ContentBlock, TextBlock
 from aar.runtime.base import log_failure
 from aar.runtime.parts import Runtime
+from aar.runtime.undo import Undo
 
 EventHandler = Callable[[Event], None]
 SessionHandler = Callable[[Session], None]
@@ -154,6 +155,20 @@ class Conversation:
     ) -> None:
         """Answer an approval request or a question; ``details`` as for `PermissionManager.answer`."""
         self.agent.answer(request_id, decision, **details)
+
+    @property
+    def undo(self) -> Undo:
+        """Undo, redo and rewind of the open session.
+
+        Raises:
+            UsageError: A run is under way, or ``[checkpoints] enabled`` is off.
+        """
+        if self.running:
+            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
+        checkpoints = self.runtime.checkpoints(self.session)
+        if checkpoints is None:
+            raise UsageError("No checkpoints are kept: [checkpoints] enabled is off.")
+        return Undo(checkpoints.store, self.session)
 
     # --- settings of the session -------------------------------------------------------------------------
 

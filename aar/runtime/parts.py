@@ -32,6 +32,7 @@ from aar.providers.base import ProviderCapabilities
 from aar.runtime.approve_with import ProgramApprover
 from aar.runtime.audit import keep_audit
 from aar.runtime.base import Base, log_failure, open_base
+from aar.runtime.checkpoints import SessionCheckpoints, make_store
 from aar.runtime.models import make_active_model
 from aar.runtime.policy import choose_mode, make_policy, save_rule
 from aar.runtime.questions import make_ask
@@ -88,6 +89,7 @@ class Runtime:
     approve_with: str | None = None
     _background: dict[str, Process] = field(default_factory=dict[str, Process])
     _temporary: list[Path] = field(default_factory=list[Path])
+    _checkpoints: dict[str, SessionCheckpoints] = field(default_factory=dict[str, SessionCheckpoints])
 
     def __post_init__(self) -> None:
         # The system prompt tells the mode of the start: it must not change while the session goes on.
@@ -213,6 +215,7 @@ class Runtime:
             approver,
             make_context,
             sync=session.sync,
+            checkpointer=self.checkpoints(session),
             enabled=frozenset(tool.name for tool in tools),
             parallel=self.config.tools.parallel,
             max_calls=self.config.limits.tool_calls_per_step,
@@ -233,6 +236,23 @@ class Runtime:
             survey=self.survey,
             log=log_failure,
         )
+
+    def checkpoints(self, session: Session) -> SessionCheckpoints | None:
+        """Return what keeps the files of ``session``; ``None`` when the settings want nothing kept."""
+        settings = self.config.checkpoints
+        if not settings.enabled:
+            return None
+        kept = self._checkpoints.get(session.session_id)
+        if kept is None or kept.session is not session:
+            kept = SessionCheckpoints(
+                make_store(self.base, self.spawner),
+                session,
+                wait_s=settings.wait_seconds,
+                keep_days=settings.keep_days,
+                quota_bytes=settings.quota_mb * 1_000_000,
+            )
+            self._checkpoints[session.session_id] = kept
+        return kept
 
     def _trace(self) -> Trace | None:
         """Return what writes requests and answers into the diagnostics log, if that is wanted."""
@@ -386,6 +406,7 @@ class Runtime:
             max_output_chars=self.config.tools.max_output_chars,
             background=self._background,
             settings={"bash.timeout": self.config.tools.timeout("bash", 120)},
+            checkpointer=self.checkpoints(session),
         )
 
     def _outputs_folder(self, session: Session) -> Path:
@@ -400,6 +421,8 @@ class Runtime:
         for process in self._background.values():
             if process.running:
                 await process.kill()
+        for checkpoints in self._checkpoints.values():
+            await checkpoints.aclose()
         await self.active.provider.aclose()
         await self._opened.aclose()
         self.spawner.close()

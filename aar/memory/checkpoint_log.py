@@ -1,0 +1,111 @@
+"""The list of checkpoints of a project: one JSON object a line, appended under the store's lock."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from aar.protocol.errors import StorageError
+
+Kind = Literal["auto", "manual", "undo", "redo", "after"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One kept state.
+
+    Attributes:
+        id: Its name (a ULID).
+        kind: ``auto`` before a step's effects, ``after`` when they were done, ``undo`` and ``redo`` before
+            either, ``manual`` when the user asked.
+        state: Name of the kept state.
+        ts: Seconds since the epoch.
+        session_id: Of the session.
+        call_id: The call before which it was made.
+        of: The checkpoint that an ``after`` belongs to.
+        label: What the user called it.
+    """
+
+    id: str
+    kind: Kind
+    state: str
+    ts: float
+    session_id: str = ""
+    call_id: str = ""
+    of: str = ""
+    label: str = ""
+
+
+class CheckpointLog:
+    """Reads and appends; lines that are torn or foreign are skipped.
+
+    Args:
+        file: Where the lines are.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._read_to: tuple[int, int] = (0, 0)
+        self._known: dict[str, Checkpoint] = {}
+
+    def append(self, checkpoint: Checkpoint) -> None:
+        """Add one.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        line = json.dumps({key: value for key, value in asdict(checkpoint).items() if value != ""}).encode()
+        fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "ab") as file:
+            # After a torn line a new one begins.
+            file.write((b"\n" if file.tell() and not _ends_line(self._file) else b"") + line + b"\n")
+
+    def all(self) -> list[Checkpoint]:
+        """Return every checkpoint, the oldest first; only what is new is read."""
+        try:
+            with self._file.open("rb") as file:
+                status = os.fstat(file.fileno())
+                inode, offset = self._read_to
+                if inode != status.st_ino or offset > status.st_size:
+                    self._known, offset = {}, 0
+                file.seek(offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StorageError(f"The list of checkpoints cannot be read: {error.strerror}.") from error
+        whole = data.rfind(b"\n") + 1
+        for line in data[:whole].splitlines():
+            checkpoint = _parse(line)
+            if checkpoint is not None:
+                self._known[checkpoint.id] = checkpoint
+        self._read_to = (status.st_ino, offset + whole)
+        return list(self._known.values())
+
+    def replace(self, checkpoints: list[Checkpoint]) -> None:
+        """Keep only ``checkpoints``."""
+        temporary = self._file.with_name(f"{self._file.name}.{os.getpid()}.new")
+        temporary.unlink(missing_ok=True)
+        log = CheckpointLog(temporary)
+        temporary.touch(0o600)
+        for checkpoint in checkpoints:
+            log.append(checkpoint)
+        temporary.replace(self._file)
+
+
+def _ends_line(file: Path) -> bool:
+    with file.open("rb") as reader:
+        reader.seek(-1, os.SEEK_END)
+        return reader.read(1) == b"\n"
+
+
+def _parse(line: bytes) -> Checkpoint | None:
+    try:
+        body: dict[str, Any] = json.loads(line)
+        known = {key: body[key] for key in Checkpoint.__dataclass_fields__ if key in body}
+        return Checkpoint(**known)
+    except (ValueError, TypeError):
+        return None
