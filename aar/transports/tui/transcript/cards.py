@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from aar.transports.tui.transcript.diff import render_diff
+from aar.transports.tui.transcript.diff import count_changes, render_diff
 from aar.transports.tui.transcript.folds import Fold
 from aar.transports.tui.transcript.highlight import highlight, language_of
 from aar.transports.tui.transcript.outline import PEEK_DIFF, PEEK_TAIL
@@ -39,6 +39,7 @@ SIGNS: dict[ToolStatus, tuple[str, str]] = {
     "denied": ("⊘", "warn"),
     "cancelled": ("◦", "muted"),
 }
+_COUNTED = frozenset({"read_file", "grep", "list_directory", "find_files"})
 _INNER = [("  ", "")]
 
 
@@ -51,10 +52,14 @@ def render_tool(block: ToolBlock, width: int, fold: Fold) -> list[Line]:
     return lines + indent(body, _INNER, _INNER)
 
 
+def _sign(block: ToolBlock) -> tuple[str, str]:
+    return SIGNS["failed" if block.status == "done" and block.exit_code else block.status]
+
+
 def _head(block: ToolBlock, width: int) -> Line:
     """Return the card in one line; the target gives way first."""
     title = title_of(block)
-    sign, tone = SIGNS[block.status]
+    sign, tone = _sign(block)
     facts = _facts(block)
     taken = 2 + cell_len(title.verb) + 1 + sum(cell_len(text) for text, _ in facts)
     aim = shorten(title.aim, max(6, width - taken))
@@ -77,7 +82,7 @@ def _cut(runs: list[Run], width: int) -> Line:
 
 def _whole_head(block: ToolBlock, width: int) -> list[Line]:
     title = title_of(block)
-    sign, tone = SIGNS[block.status]
+    sign, tone = _sign(block)
     aim = title.aim
     if block.name == "bash":
         aim = clean(str(block.arguments.get("command", title.aim)))
@@ -94,31 +99,45 @@ def _facts(block: ToolBlock) -> list[Run]:
     """Return outcome and time."""
     facts: list[Run] = []
     added, removed = sum(c.added for c in block.changes), sum(c.removed for c in block.changes)
+    if block.diff and not block.changes:
+        added, removed = count_changes(block.diff)
     if added or removed:
         facts += [(f" +{added}", "add"), (f" −{removed}", "del")]
+    for word in (*_outcome(block), *_amounts(block)):
+        facts += [(" · ", "muted"), word]
+    return facts
+
+
+_STATES: dict[ToolStatus, Run] = {
+    "denied": ("not allowed", "warn"),
+    "asking": ("waits for your answer", "warn"),
+    "cancelled": ("interrupted", "muted"),
+}
+
+
+def _outcome(block: ToolBlock) -> list[Run]:
     words: list[Run] = []
     if block.exit_code:
         words.append((f"exit {block.exit_code}", "bad"))
     elif block.status == "failed":
         words.append((clean_line(block.category or "failed").replace("_", " "), "bad"))
-    if block.status == "denied":
-        words.append(("not allowed", "warn"))
-    elif block.status == "asking":
-        words.append(("waits for your answer", "warn"))
-    elif block.status == "cancelled":
-        words.append(("interrupted", "muted"))
-    elif block.status == "writing" and block.draft:
+    if block.status in _STATES:
+        words.append(_STATES[block.status])
+    return words
+
+
+def _amounts(block: ToolBlock) -> list[Run]:
+    words: list[Run] = []
+    if block.status == "writing" and block.draft:
         words.append((f"{len(block.draft):,} characters", "muted"))
-    if block.name in {"read_file", "grep", "list_directory", "find_files"} and block.status == "done":
+    if block.name in _COUNTED and block.status == "done":
         count = block.output.count("\n") + 1 if block.output else 0
-        words.append((f"{count:,} lines", "muted"))
+        words.append((f"{count:,} line{'s' if count != 1 else ''}", "muted"))
     if block.images:
         words.append((f"{block.images} image{'s' if block.images > 1 else ''}", "muted"))
     if block.duration_ms is not None and block.duration_ms >= 100:
         words.append((duration(block.duration_ms / 1000), "muted"))
-    for word in words:
-        facts += [(" · ", "muted"), word]
-    return facts
+    return words
 
 
 def duration(seconds: float) -> str:
@@ -157,7 +176,7 @@ def _ended(block: ToolBlock, width: int, fold: Fold) -> list[Line]:
         return lines
     if fold == "peek":
         text = clean(block.output).rstrip("\n")
-        rows = plain_lines(_end_of(text, width), width, "output") if text else []
+        rows = plain_lines(_end_of(text, width), width, "output", code=block.name == "bash") if text else []
         return lines + rows[-PEEK_TAIL:]
     lines += _output(block, width)
     if block.truncated and block.output_ref:

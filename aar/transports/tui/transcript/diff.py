@@ -69,6 +69,12 @@ def _name(row: str) -> str:
     return name[2:] if name.startswith(("a/", "b/")) else name
 
 
+def count_changes(diff: str) -> tuple[int, int]:
+    """Return how many lines a diff adds and removes."""
+    signs = [sign for item in parse_diff(diff) for hunk in item.hunks for sign, _ in hunk.rows]
+    return signs.count("+"), signs.count("-")
+
+
 def render_diff(diff: str, width: int, limit: int | None = None) -> list[Line]:
     """Return the lines of a unified diff.
 

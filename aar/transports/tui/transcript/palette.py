@@ -40,8 +40,8 @@ ROLES: Mapping[str, str] = {
     "output": "$text-muted",
     "add": "$text-success",
     "del": "$text-error",
-    "diff.add": "on $success 14%",
-    "diff.del": "on $error 14%",
+    "diff.add": "on $success 16%",
+    "diff.del": "on $error 16%",
     "diff.add.word": "on $success 38%",
     "diff.del.word": "on $error 38%",
     "found": "$background on $warning",
@@ -82,8 +82,26 @@ class Palette:
         return style
 
     def _resolve(self, role: str) -> RichStyle:
-        names = role.split() or [""]
-        style = Style(background=self._background) + Style.parse(ROLES[""], self._variables)
-        for name in names:
-            style += Style.parse(ROLES[name], self._variables)
-        return style.rich_style
+        background, foreground = self._background, self._background.get_contrast_text(1)
+        made = RichStyle()
+        for name in ["", *role.split()]:
+            style = Style.parse(ROLES[name], self._variables)
+            if style.background is not None:
+                background += style.background
+            if style.foreground is not None:
+                foreground = style.foreground
+            made += _attributes(style)
+        if foreground.auto:
+            foreground = background.get_contrast_text(foreground.a)
+        return made + RichStyle(color=(background + foreground).rich_color, bgcolor=background.rich_color)
+
+
+def _attributes(style: Style) -> RichStyle:
+    return RichStyle(
+        bold=style.bold,
+        dim=style.dim,
+        italic=style.italic,
+        underline=style.underline,
+        strike=style.strike,
+        reverse=style.reverse,
+    )

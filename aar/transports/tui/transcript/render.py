@@ -113,7 +113,7 @@ def _thinking(block: ThinkingBlock, width: int, fold: Fold) -> list[Line]:
     bar: list[Run] = [("┊ ", "bar.thinking")]
     text = clean(block.text if fold == "full" else block.text[-_TAIL_CHARS:]).strip("\n")
     if fold == "folded":
-        took = f" for {duration(block.seconds)}" if block.seconds is not None else ""
+        took = f" for {duration(block.seconds)}" if block.seconds is not None and block.seconds >= 0.1 else ""
         word = "Thinking" if block.live and block.seconds is None else f"Thought{took}"
         if block.redacted and not text:
             word += " (not shown by the provider)"
