@@ -305,8 +305,9 @@ class Presenter:
     def _stored_shell(self, event: ContextEvent, text: str) -> None:
         """Take the stored end of a user's command; one that was watched stands there already."""
         for block in reversed(self.blocks[-50:]):
-            own = isinstance(block, ToolBlock) and not block.call_id and block.seq is None and block.live
-            if own and block.arguments.get("command") == event.label:
+            if not isinstance(block, ToolBlock) or block.call_id or block.seq is not None:
+                continue
+            if block.live and block.arguments.get("command") == event.label:
                 block.seq = event.seq
                 return
         block = self.begin_shell(event.label)

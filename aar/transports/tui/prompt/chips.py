@@ -91,7 +91,7 @@ class Chips:
     def load(cls, data: object) -> Chips:
         """Return the chips of `dump`; what is not understood is left out."""
         chips = cls()
-        items = cast("Mapping[str, object]", data) if isinstance(data, dict) else {}
+        items = cast("dict[str, object]", data) if isinstance(data, dict) else dict[str, object]()
         for label, item in items.items():
             chip = _loaded(item)
             if chip is not None:

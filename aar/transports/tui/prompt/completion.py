@@ -138,6 +138,8 @@ def rank_commands(query: str, commands: Sequence[Suggestion]) -> list[Suggestion
     """Return the commands whose name holds ``query``: those that begin with it first."""
     wanted = query.casefold()
     begin = [item for item in commands if item.insert.strip("/ ").casefold().startswith(wanted)]
+    if wanted:
+        begin.sort(key=lambda item: len(item.insert))
     inside = [
         item
         for item in commands

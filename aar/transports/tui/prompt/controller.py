@@ -133,7 +133,7 @@ class PromptController:
                 f"The prompt has {len(message.text):,} characters; [context] max_prompt_chars is {limit:,}."
             )
             return
-        self._remember(message.typed or message.text)
+        self.remember(message.typed or message.text)
         content = content_of(message.text, message.images)
         if message.how == "queue":
             conversation.enqueue(content)
@@ -141,7 +141,7 @@ class PromptController:
             conversation.submit(content)
         self.refresh_queue()
 
-    def _remember(self, typed: str) -> None:
+    def remember(self, typed: str) -> None:
         """Keep a prompt in the history, and forget the draft."""
         if self._drafts is not None:
             self._drafts.clear()
@@ -431,7 +431,7 @@ class PromptController:
             self.area.put_back(typed)
             self.hint.tell("Another command still runs; Esc ends it." if self._shell else "One moment …")
             return
-        self._remember(typed)
+        self.remember(typed)
         self._shell = asyncio.ensure_future(self._run_shell(self._connection, command, private))
 
     async def _run_shell(self, connection: Connection, command: str, private: bool) -> None:
