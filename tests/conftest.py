@@ -23,3 +23,15 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.delenv("NO_COLOR", raising=False)
     return home
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let pictures of the screen be written anew."""
+    parser.addoption("--update-screens", action="store_true", help="write tests/tui/screens/*.txt")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell the helper of the screen tests, without loading Textual for others."""
+    os.environ.pop("AAR_UPDATE_SCREENS", None)
+    if config.getoption("--update-screens"):
+        os.environ["AAR_UPDATE_SCREENS"] = "1"

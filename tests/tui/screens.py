@@ -1,0 +1,29 @@
+"""Plain-text pictures of a screen, kept in ``screens/*.txt``; ``--update-screens`` writes them anew."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from textual.app import App
+
+FOLDER = Path(__file__).parent / "screens"
+_UPDATING = bool(os.environ.get("AAR_UPDATE_SCREENS"))
+
+
+def screen_text(app: App[Any]) -> str:
+    """Return what stands on the screen, without the spaces at the ends of lines."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in strips).rstrip("\n") + "\n"
+
+
+def assert_screen(app: App[Any], name: str) -> None:
+    """Compare the screen with ``screens/NAME.txt``."""
+    shown = screen_text(app)
+    file = FOLDER / f"{name}.txt"
+    if _UPDATING:
+        FOLDER.mkdir(exist_ok=True)
+        file.write_text(shown, encoding="utf-8")
+    assert file.is_file(), f"{file.name} is missing: look at the screen and run pytest with --update-screens"
+    assert shown == file.read_text(encoding="utf-8")
