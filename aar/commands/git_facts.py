@@ -1,34 +1,21 @@
-"""What git tells about the workspace, for prompts and screens.
-
-git runs as any command does: inside the wall, unable to write, without the network. Filters or monitors
-that a repository's own config names can thus do no harm.
-"""
+"""What git tells about the workspace, for prompts and screens. Nothing that the repository names is run."""
 
 from __future__ import annotations
 
 from aar.commands.base import Context
 from aar.protocol.errors import UsageError
-from aar.protocol.ports import SpawnRequest
+from aar.safety.git_calls import run_git
 
 MAX_CHARS = 24_000
 """Characters of one answer that are kept."""
 _TIMEOUT_S = 15.0
-_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.pager=cat", "-c", "color.ui=never", "--no-optional-locks")
 
 
 async def git(context: Context, *words: str) -> str | None:
     """Return what ``git WORDS`` prints; ``None`` when it fails (no repository, no such branch, no git)."""
     runtime = context.runtime
-    request = SpawnRequest(
-        argv=("git", *_SAFE, *words),
-        cwd=runtime.workspace,
-        read_only=True,
-        timeout_s=_TIMEOUT_S,
-        max_output=2 * MAX_CHARS,
-        merge_stderr=False,
-    )
     try:
-        ended = await runtime.spawner.run(request)
+        ended = await run_git(runtime.spawner, runtime.workspace, words, timeout_s=_TIMEOUT_S)
     except OSError:
         return None
     if ended.exit_code != 0:
@@ -54,8 +41,8 @@ async def need_repository(context: Context) -> str:
 
 
 async def diff(context: Context, *words: str) -> str:
-    """Return a diff; nothing outside of git is called to make it."""
-    return await git(context, "diff", "--no-ext-diff", "--no-textconv", *words) or ""
+    """Return a diff."""
+    return await git(context, "diff", *words) or ""
 
 
 async def base_branch(context: Context) -> str | None:

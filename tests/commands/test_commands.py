@@ -276,7 +276,7 @@ async def test_a_question_on_the_side_is_no_part_of_the_conversation(tmp_path: P
 
 
 async def test_a_question_on_the_side_that_fails_is_one_sentence(tmp_path: Path) -> None:
-    async with desk(tmp_path, {"error": "auth"}) as at:
+    async with desk(tmp_path, {"status": 401, "error": "No key."}) as at:
         assert refusal(await at.run("/btw hello?"))
         assert at.talk.session.messages() == []
 

@@ -6,19 +6,22 @@ while the user already types. No widget touches the store, a provider or the pol
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.actions import SkipAction
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.timer import Timer
 
 from aar.transports.tui.activity import ActivityLine
 from aar.transports.tui.approvals import ApprovalPanel
+from aar.transports.tui.commanding import CommandController
+from aar.transports.tui.footer import FooterBar
 from aar.transports.tui.header import HeaderBar
+from aar.transports.tui.layout import Look, look_of
 from aar.transports.tui.prompt import PromptArea
 from aar.transports.tui.prompt.controller import PromptController
 from aar.transports.tui.prompt.hint import HintLine
@@ -32,6 +35,9 @@ from aar.transports.tui.prompt.messages import (
     Submitted,
 )
 from aar.transports.tui.prompt.queue_panel import QueuePanel
+from aar.transports.tui.screen_actions import ScreenActions
+from aar.transports.tui.side_panel import SidePanel
+from aar.transports.tui.textual_private import feed_typed
 from aar.transports.tui.transcript import Transcript
 from aar.transports.tui.transcript.controller import TranscriptController
 
@@ -43,29 +49,28 @@ _FRAME_S = 1 / 30
 """Seconds between two looks at what changed: faster than this nobody sees it."""
 
 
-class AarApp(App[int]):
+class AarApp(ScreenActions):
     """A session on the whole screen.
 
     Args:
         options: For `aar.runtime.open_runtime`.
         which: For `Runtime.open_session`: which session to go on with.
         prompt: First prompt, sent when everything is ready.
+        look: How the screen is to be, as far as it is known yet.
+        user_themes: Folder of the user's themes.
+        background: Colour behind the terminal's text, where it told.
+        typed: Keys that came in before the screen stood.
 
     Attributes:
         connection: The session; ``None`` until it was opened.
         failure: Why it could not be opened, for the command line to tell.
     """
 
-    TITLE = "aar"
-    ENABLE_COMMAND_PALETTE = False
-    CSS_PATH = "aar.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q", "quit", "quit"),
-        Binding("escape", "interrupt", "interrupt", show=False),
+        Binding("ctrl+p", "show_commands", "commands", priority=True, id="app.show_commands"),
         Binding("f9", "read", "read", show=False, id="app.read", tooltip="Go to the transcript and back."),
         Binding("pageup", "scroll(-1)", "scroll up", show=False, priority=True, id="app.scroll_up"),
         Binding("pagedown", "scroll(1)", "scroll down", show=False, priority=True, id="app.scroll_down"),
-        Binding("tab", "answer", "answer", show=False, priority=False),
     ]
 
     def __init__(
@@ -73,13 +78,19 @@ class AarApp(App[int]):
         options: Mapping[str, Any] | None = None,
         which: Mapping[str, Any] | None = None,
         prompt: str | None = None,
+        *,
+        look: Look | None = None,
+        user_themes: Path | None = None,
+        background: tuple[int, int, int] | None = None,
+        typed: bytes = b"",
     ) -> None:
-        super().__init__()
-        self.connection: Connection | None = None
+        super().__init__(look, user_themes, background)
         self.failure: BaseException | None = None
-        self._options = dict(options or {})
+        self.options = dict(options or {})
+        self._typed = typed
         self._which = dict(which or {})
         self.prompting = PromptController(self)
+        self.commanding = CommandController(self, self.options)
         self._first_prompt = prompt
         self.reading = TranscriptController(self, lambda text: self.notify(text, markup=False))
         self._flush_timer: Timer | None = None
@@ -89,12 +100,16 @@ class AarApp(App[int]):
         yield HeaderBar()
         with Horizontal(id="middle"):
             yield Transcript()
+            yield SidePanel()
         yield ActivityLine()
         yield from self.prompting.compose()
+        yield FooterBar()
 
     def on_mount(self) -> None:
         """Open the parts once the first frame stands."""
         self.query_one(PromptArea).focus()
+        feed_typed(self, self._typed)
+        self.apply_layout()
         if self._first_prompt:
             self.prompting.submit(Submitted(self._first_prompt))
         self.call_after_refresh(self._open)
@@ -112,21 +127,27 @@ class AarApp(App[int]):
             self.exit(return_code=1)
 
     async def _connect_or_raise(self) -> None:
-        opened = await asyncio.to_thread(_open_in_thread, self._options, self._which)
+        from aar.transports.tui.opening import open_parts
+
+        runtime, session = await open_parts(self, self.options, self._which)
         from aar.runtime.conversation import Conversation
         from aar.transports.tui.connection import Connection
 
-        conversation = Conversation(*opened)
+        conversation = Conversation(runtime, session)
         self.connection = Connection(conversation, self._wake, self._ended)
         for text in conversation.runtime.notices:
             conversation.session.append(conversation.runtime.notice(text))
+        self.settled(look_of(runtime.config.tui))
         self._wake()
         await self.prompting.connected(self.connection)
+        self.commanding.connected(self.connection)
 
     async def on_unmount(self) -> None:
         """Close the session; nothing that was shown or typed is lost."""
         self.reading.close()
         self.prompting.closed()
+        self.give_title_back()
+        await self.stop_status_command()
         if self.connection is not None:
             await self.connection.conversation.aclose()
 
@@ -144,23 +165,25 @@ class AarApp(App[int]):
         presenter = self.connection.presenter
         changes = presenter.drain()
         self.prompting.refresh_queue()
-        self.query_one(Transcript).apply(changes, presenter.blocks)
+        self.screen_stack[0].query_one(Transcript).apply(changes, presenter.blocks)
         if changes.status or changes.reset:
             status = presenter.status
-            self.query_one(HeaderBar).show(status)
-            self.query_one(ActivityLine).show(status)
-            self.query_one(ApprovalPanel).show(status.pending)
+            self.show_surroundings(presenter)
+            self.screen_stack[0].query_one(ApprovalPanel).show(status.pending)
             self.title = status.title or "aar"
 
     def _ended(self, result: RunResult) -> None:
         self.prompting.ended(result)
+        if self.connection is not None:
+            self.connection.refresh_place()
         self._wake()
 
     # --- what the user types -----------------------------------------------------------------------------
 
     def on_prompt_area_submitted(self, message: Submitted) -> None:
-        """Send a prompt, or let it wait."""
-        self.prompting.submit(message)
+        """Run a command, send a prompt, or let it wait."""
+        if not self.commanding.take(message.text):
+            self.prompting.submit(message)
 
     def on_prompt_area_shell_wanted(self, message: ShellWanted) -> None:
         """Run a command of the user's own."""
@@ -234,6 +257,12 @@ class AarApp(App[int]):
         """Do what was asked about."""
         self.prompting.settle(message.name, message.yes)
 
+    def action_show_commands(self) -> None:
+        """Show all commands."""
+        if len(self.screen_stack) > 1:
+            raise SkipAction
+        self.commanding.open_palette()
+
     # --- questions ---------------------------------------------------------------------------------------
 
     def on_approval_panel_answered(self, message: ApprovalPanel.Answered) -> None:
@@ -285,10 +314,3 @@ class AarApp(App[int]):
     def offer_rewind(self) -> None:
         """Offer to go back to an earlier prompt."""
         self.query_one(HintLine).tell("/rewind goes back to an earlier prompt.")
-
-
-def _open_in_thread(options: Mapping[str, Any], which: Mapping[str, Any]) -> tuple[Any, Any]:
-    # Imported here, in the thread, so that the screen answers keys meanwhile.
-    from aar.transports.tui.connection import open_parts
-
-    return open_parts(options, which)

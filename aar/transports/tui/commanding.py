@@ -1,0 +1,209 @@
+"""Slash commands on the screen: from the prompt and the palette to what they answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from aar.protocol.errors import AarError
+
+if TYPE_CHECKING:
+    from aar.commands.base import Context, HealthCheck, Result, UiAction
+    from aar.transports.tui.app import AarApp
+    from aar.transports.tui.connection import Connection
+    from aar.transports.tui.screens.picker import Taken
+
+_PATIENCE_S = 0.4
+"""Seconds after which the screen says that a command still works."""
+_SCREENS = {
+    "sessions": "show_sessions",
+    "resume": "show_sessions",
+    "model": "show_models",
+    "models": "show_models",
+    "diff": "show_changes",
+    "log": "show_log",
+    "logs": "show_log",
+    "theme": "show_themes",
+    "keys": "show_keys",
+}
+"""Commands that open a screen of their own when nothing stands behind them: action of the app."""
+
+
+class CommandController:
+    """Runs commands for the app and shows what they answer.
+
+    Args:
+        app: Whose.
+        options: With which the runtime was opened, for `/doctor`.
+    """
+
+    def __init__(self, app: AarApp, options: dict[str, Any]) -> None:
+        self._app = app
+        self._options = options
+        self._context: Context | None = None
+        self._waiting: list[str] = []
+
+    def connected(self, connection: Connection) -> None:
+        """Take the open session; what was typed meanwhile runs now."""
+        from aar.commands.base import Context
+        from aar.commands.registry import Registry
+        from aar.transports.tui.palette import argument_suggestions, suggestions
+
+        registry = Registry()
+        context = self._context = Context(
+            connection.conversation, registry, frozenset(self._actions), self._examine
+        )
+        self._app.prompting.area.set_commands(
+            suggestions(context, registry), lambda line: argument_suggestions(context, registry, line)
+        )
+        waiting, self._waiting = self._waiting, []
+        for line in waiting:
+            self.run(line)
+
+    def take(self, text: str) -> bool:
+        """Run ``text`` if it is a command; tell whether it is one."""
+        if not text.startswith("/"):
+            return False
+        from aar.commands.registry import is_command_line
+
+        if not is_command_line(text):
+            return False
+        if self._context is None:
+            self._waiting.append(text)
+        else:
+            self._app.prompting.remember(text)
+            self.run(text)
+        return True
+
+    def run(self, line: str) -> None:
+        """Run a command line beside everything else."""
+        self._app.run_worker(self._run(line), group="command", exit_on_error=False)
+
+    async def _run(self, line: str) -> None:
+        context = self._context
+        if context is None:
+            return
+        word, _, argument = line.strip().partition(" ")
+        screen = _SCREENS.get(word.removeprefix("/").lower())
+        if screen is not None and not argument and await self._app.run_action(f"app.{screen}"):
+            return
+        work = asyncio.ensure_future(context.registry.run_line(context, line))
+        if not (await asyncio.wait({work}, timeout=_PATIENCE_S))[0]:
+            self._app.prompting.hint.tell(f"{word} …")
+        await self._show(line, await work)
+
+    # --- what was answered -------------------------------------------------------------------------------
+
+    async def _show(self, line: str, result: Result) -> None:
+        from aar.commands.base import Choice, Failure, Submit, Table, Text
+        from aar.transports.tui import results
+
+        match result:
+            case Failure():
+                self._tell(results.passing_text(result.sentence), bad=True)
+            case Text() if results.passes_by(result.markdown):
+                self._tell(results.passing_text(result.markdown))
+            case Text() | Table():
+                self._app.push_screen(results.ResultView(results.title_of(result, line), result))
+            case Choice():
+                self._choose(result)
+            case Submit():
+                if result.note:
+                    self._tell(results.passing_text(result.note))
+                assert self._context is not None
+                self._context.conversation.submit(result.content())
+            case _:
+                await self._act(result)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Show a changed mode, model or queue at once."""
+        connection = self._app.connection
+        if connection is not None:
+            connection.refresh_facts()
+            connection.wake()
+
+    def _tell(self, text: str, *, bad: bool = False) -> None:
+        self._app.notify(text, severity="error" if bad else "information", timeout=8, markup=False)
+
+    def _choose(self, choice: Any) -> None:
+        from aar.transports.tui.results import rows_of
+        from aar.transports.tui.screens.picker import Picker
+
+        def taken(choice: Taken | None) -> None:
+            if choice is not None:
+                self.run(choice.key)
+
+        self._app.push_screen(Picker(choice.title, rows_of(choice), hint=choice.note), taken)
+
+    def open_palette(self) -> None:
+        """Show all commands to choose from."""
+        context = self._context
+        if context is None:
+            return
+        from aar.transports.tui.palette import Palette, needs_words
+
+        def taken(choice: Taken | None) -> None:
+            command = context.registry.find(choice.key) if choice is not None else None
+            if command is None:
+                return
+            if needs_words(command):
+                self._app.prompting.area.insert(f"/{command.name} ", (0, 0))
+                self._app.prompting.area.focus()
+            else:
+                self.run(f"/{command.name}")
+
+        self._app.push_screen(Palette(context.registry.all(context)), taken)
+
+    # --- what only a screen can do -----------------------------------------------------------------------
+
+    @property
+    def _actions(self) -> dict[str, Callable[[str], Any]]:
+        return {
+            "quit": lambda words: self._app.prompting.quit(),
+            "attach": lambda path: self._app.prompting.area.insert(f"@{path} "),
+            "theme": self._theme,
+            "keys": lambda words: self._tell("The keys stand in the line at the bottom."),
+            "layout": self._layout,
+        }
+
+    async def _act(self, action: UiAction) -> None:
+        arguments = action.arguments
+        try:
+            self._actions[action.name](str(arguments.get("path", arguments.get("argument", ""))))
+        except AarError as error:
+            self._tell(str(error), bad=True)
+
+    def _theme(self, name: str) -> None:
+        from aar.transports.tui.theme_loader import theme_names
+
+        if name:
+            self._app.use_theme(name)
+        else:
+            self._tell(f"Themes: {', '.join(theme_names(self._app.user_themes))}. /theme NAME takes one.")
+
+    def _layout(self, part: str) -> None:
+        layout = self._app.look.layout
+        parts = [name for name in ("header", "activity", "footer") if hasattr(layout, name)]
+        if part in ("panel", ""):
+            self._app.action_toggle_panel()
+        elif part in parts:
+            changed = replace(layout, **{part: not getattr(layout, part)})
+            self._app.apply_look(replace(self._app.look, layout=changed))
+        else:
+            self._tell(f"/layout switches panel, {', '.join(parts)}.", bad=True)
+
+    def _examine(self) -> Sequence[HealthCheck]:
+        from aar.commands.base import HealthCheck
+        from aar.transports.cli.doctor import examine
+
+        options = {name: value for name, value in self._options.items() if name in _BASE_OPTIONS}
+        return [HealthCheck(item.name, item.status, item.detail, item.fix) for item in examine(options)]
+
+
+_BASE_OPTIONS = frozenset(
+    {"cwd", "config_file", "profile", "sets", "flags", "trust", "model", "mode", "debug"}
+)
+"""Those of `open_runtime` that `open_base` takes too."""
