@@ -94,6 +94,9 @@ def propose_path_rule(kind: str, path: Path, root: Path) -> str | None:
 
 _WHOLE_TOOLS = words("bash web_fetch web_search write_file edit_file apply_patch read_file grep task mcp ext")
 _FEWEST_PARTS = 2
+_ANYTHING = words("exec run x dlx shell config filter-branch submodule bisect daemon eval tool")
+_RUNNERS = words("uv poetry hatch conda pipenv pdm")
+_SCRIPTS = words("npm pnpm yarn bun deno cargo go")
 
 
 def too_broad(text: str) -> str | None:
@@ -132,6 +135,12 @@ def _broad_command(text: str, pattern: list[str]) -> str | None:
             return None
         return f"{text} would let {name} do anything"
     second = pattern[1] if len(pattern) > 1 else "*"
-    if name in _SUBCOMMANDS and ("*" in second or second.startswith("-") or second in _OPEN_VERBS):
+    if name not in _SUBCOMMANDS:
+        return None
+    if second == "run" and name in _RUNNERS and len(pattern) > 2:
+        return _broad_command(text, pattern[2:])
+    if second == "run" and name in _SCRIPTS and len(pattern) > 2 and "*" not in pattern[2]:
+        return None
+    if "*" in second or second.startswith("-") or second in _ANYTHING:
         return f"{text} would let {name} do anything"
     return None
