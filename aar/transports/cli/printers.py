@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Write = Callable[[str], None]
 
-_REASONS = {
+REASONS = {
     StopReason.MAX_STEPS: "Stopped at the limit of steps.",
     StopReason.TIMEOUT: "Stopped: the time was over.",
     StopReason.BUDGET: "Stopped at the budget.",
@@ -30,6 +30,7 @@ _REASONS = {
     StopReason.REFUSAL: "The model declined to answer.",
     StopReason.DENIED: "Stopped: a call was not allowed; a rule in [permissions] allows more.",
 }
+"""What is told of a run that did not end by itself, by its reason."""
 
 
 class Printer(Protocol):
@@ -150,8 +151,8 @@ class TextPrinter:
                 self._note(event.message, important=True)
             case StateEvent() if event.stop_reason is StopReason.VERIFIED:
                 self._note("Verified: the check passes.")
-            case StateEvent() if event.stop_reason is not None and event.stop_reason in _REASONS:
-                self._note(_REASONS[event.stop_reason], important=True)
+            case StateEvent() if event.stop_reason is not None and event.stop_reason in REASONS:
+                self._note(REASONS[event.stop_reason], important=True)
             case _:
                 pass
 
