@@ -93,7 +93,8 @@ class TranscriptLines(Widget, inherit_bindings=False):
 
     def settle(self) -> None:
         """Measure what is seen and draw it; go on soon with text that is not drawn yet."""
-        self.viewport.settle()
+        rows = self.size.height - (1 if self.finder.typing else 0)
+        self.viewport.resize(self.size.width - 2 * EDGE, rows)
         if self.document.unfinished and self._timer is None and self.is_attached:
             self._timer = self.set_timer(_FRAME_S, self._go_on)
         self.refresh()
@@ -104,7 +105,6 @@ class TranscriptLines(Widget, inherit_bindings=False):
 
     def on_resize(self) -> None:
         """Draw for the new size, what is seen first."""
-        self.viewport.resize(self.size.width - 2 * EDGE, self.size.height)
         self.settle()
 
     def notify_style_update(self) -> None:

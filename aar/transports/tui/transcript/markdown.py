@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 MAX_CHUNK = 20_000
 """Characters of one paragraph, list item or table beyond which it is shown as plain text."""
 
+_MAX_LEVEL = 16
+"""Deeper than this the parser leaves text out."""
+
 _MIN_INNER = 12
 _OPEN = {"strong_open": "strong", "em_open": "em", "s_open": "strike"}
 _CLOSE = frozenset({"strong_close", "em_close", "s_close"})
@@ -59,12 +62,19 @@ def reference_links(text: str) -> dict[str, Any]:
 
 def render_chunk(chunk: Chunk, width: int, env: dict[str, Any] | None = None) -> list[Line]:
     """Return the lines of one piece of a text."""
-    if len(chunk.text) > MAX_CHUNK and not chunk.fence:
-        return plain_lines(clean(chunk.text.rstrip("\n")), width, "", code=False)
     if chunk.fence:
         return render_fence(chunk.text, width)
+    if len(chunk.text) > MAX_CHUNK:
+        return _plain(chunk.text, width)
     tokens = _parser().parse(chunk.text, {} if env is None else env)
-    return _Writer(tokens).blocks(0, len(tokens), width)
+    if any(token.level >= _MAX_LEVEL for token in tokens):
+        return _plain(chunk.text, width)
+    # Definitions of links give nothing; no text of a model is hidden.
+    return _Writer(tokens).blocks(0, len(tokens), width) or _plain(chunk.text, width)
+
+
+def _plain(text: str, width: int) -> list[Line]:
+    return plain_lines(clean(text).rstrip(), width, "", code=False) if text.strip() else []
 
 
 def render_fence(source: str, width: int) -> list[Line]:

@@ -50,7 +50,7 @@ class Transcript(TranscriptLines, can_focus=True):
         _key("search", "slash", "search", "search", "Search in the transcript.", show=True),
         _key("next_found", "n", "found(1)", "next found", "Go to the next place that was found."),
         _key("previous_found", "N", "found(-1)", "previous found", "Go to the place before that was found."),
-        _key("copy", "y", "copy", "copy", "Copy the selection, else the block at the bar.", show=True),
+        _key("copy", "y,ctrl+c", "copy", "copy", "Copy the selection, else the block at the bar.", show=True),
         _key("copy_code", "c", "copy_code", "copy code", "Copy the next block of code."),
         _key("select", "v", "select", "select", "Select with the arrow keys; once more ends it."),
         _key("left", "left", "column(-1)", "left", "While selecting, take a character less."),
@@ -203,7 +203,7 @@ class Transcript(TranscriptLines, can_focus=True):
         """Begin to search."""
         self.finder.look("")
         self.finder.typing = True
-        self.refresh()
+        self.settle()
 
     def action_found(self, step: int) -> None:
         """Go to the next place that was found, or the one before."""
@@ -227,7 +227,7 @@ class Transcript(TranscriptLines, can_focus=True):
         event.prevent_default()
         if event.key == "enter":
             self.finder.typing = False
-            self.action_found(1) if self.finder.here is None else self.refresh()
+            self.action_found(1) if self.finder.here is None else self.settle()
         elif event.key == "escape":
             self.finder.typing = False
             self.finder.look("")
@@ -237,7 +237,7 @@ class Transcript(TranscriptLines, can_focus=True):
             self._look("")
         elif event.is_printable and event.character:
             self._look(self.finder.query + event.character)
-        self.refresh()
+        self.settle()
 
     def on_paste(self, event: events.Paste) -> None:
         """Search for what is pasted."""

@@ -1,0 +1,237 @@
+"""Lines of the transcript: the map of heights, wrapping, Markdown, streams, diffs, links."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from aar.transports.tui.transcript.chunks import split_chunks
+from aar.transports.tui.transcript.diff import changed_words, count_changes, parse_diff, render_diff
+from aar.transports.tui.transcript.line_map import LineMap
+from aar.transports.tui.transcript.markdown import render_markdown
+from aar.transports.tui.transcript.spans import Link, copy_lines, find_all, link_at, links_in
+from aar.transports.tui.transcript.stream import MarkdownStream
+from aar.transports.tui.transcript.text import clean, joined_text, plain_lines, shorten, wrap
+
+ODD = st.text(
+    st.sampled_from("ab .\t日本語ｶ👍🏽é\u0301e\u0300\u202e\x1b\x00[](){}*_`#|~->\\\n:1❤\ufe0f🇩🇪،שׁ"),
+    max_size=120,
+)
+MARKDOWN = st.lists(
+    st.sampled_from(
+        [
+            "# Head\n", "text **bold** `code`\n", "\n", "\n\n", "- item\n", "  - inner\n", "1. one\n", "2. two\n",
+            "> quote\n", "```python\n", "x = 1\n", "```\n", "| a | b |\n", "|---|---|\n", "| 1 | 2 |\n", "---\n",
+            "[a](http://b.c)\n", "[a][r]\n", "[r]: http://d.e\n", "日本語\n", "    indented\n", "***\n", "*", "~~~\n", "- [x] done\n",
+        ]
+    ),
+    max_size=25,
+).map("".join)  # fmt: skip
+
+
+@given(st.lists(st.integers(0, 9), max_size=60), st.data())
+def test_the_line_map_agrees_with_a_plain_list(heights: list[int], data: st.DataObject) -> None:
+    tree = LineMap(heights[: len(heights) // 2])
+    for height in heights[len(heights) // 2 :]:
+        tree.append(height)
+    for _ in range(5):
+        if heights:
+            place = data.draw(st.integers(0, len(heights) - 1))
+            heights[place] = data.draw(st.integers(0, 9))
+            tree.set(place, heights[place])
+    cut = data.draw(st.integers(0, len(heights)))
+    tree.truncate(cut)
+    del heights[cut:]
+    assert [tree.start(n) for n in range(cut + 1)] == [0, *accumulate(heights)]
+    rows = [(place, row) for place, height in enumerate(heights) for row in range(height)]
+    assert [tree.find(line) for line in range(tree.total)] == rows
+    assert tree.find(tree.total)[0] == len(heights)
+
+
+@given(ODD, st.integers(4, 40), st.booleans())
+def test_wrapped_lines_fit_and_lose_nothing(text: str, width: int, code: bool) -> None:
+    shown = clean(text)
+    lines = plain_lines(shown, width, "", code=code)
+    assert all(cell_len(line.text) <= width for line in lines)
+    assert joined_text(lines).rstrip() == shown.rstrip() if not code else joined_text(lines) == shown
+
+
+def test_words_stay_whole_and_wide_characters_break_anywhere_but_before_a_full_stop() -> None:
+    assert [line.text for line in wrap([("one two three", "")], 8)] == ["one two", "three"]
+    assert [line.text for line in wrap([("日本語です。", "")], 10)] == ["日本語で", "す。"]
+    assert [line.text for line in wrap([("abcdefghij", "")], 4)] == ["abcd", "efgh", "ij"]
+
+
+def test_a_wrapped_line_hangs_below_its_mark() -> None:
+    lines = wrap([("aaa bbb", "")], 6, prefix=[("- ", "")], hang=[("  ", "")])
+    assert [line.text for line in lines] == ["- aaa", "  bbb"]
+    assert joined_text(lines) == "aaa bbb"
+
+
+def test_shortened_text_says_that_it_is_cut() -> None:
+    assert shorten("日本語", 5) == "日本…"
+    assert shorten("abc", 3) == "abc"
+
+
+def text_of(source: str, width: int = 60) -> list[str]:
+    return [line.text.rstrip() for line in render_markdown(source, width)]
+
+
+def test_markdown_of_every_kind_is_drawn() -> None:
+    source = (
+        "# Big\n\nA **b** *i* ~~s~~ `c` [l](http://x.y)\nnext\n\n- one\n  - two\n- [x] yes\n- [ ] no\n\n"
+        "3. three\n4. four\n\n> quoted\n\n```py\nx = 1\n```\n\n---\n![pic](a.png)\n"
+    )
+    assert text_of(source) == [
+        "Big", "", "A b i s c l (http://x.y)", "next", "", "• one", "  • two", "☑ yes", "☐ no", "",
+        "3. three", "4. four", "", "│ quoted", "", " x = 1", "", "─" * 40, "", "[image: pic] (a.png)",
+    ]  # fmt: skip
+
+
+def test_tables_are_fitted_to_the_width() -> None:
+    table = "| name | what it is |\n|:--|--:|\n| 日本 | a long text that must be wrapped |\n"
+    wide, narrow = text_of(table, 60), text_of(table, 24)
+    assert wide[0].startswith("name  ")
+    assert len(wide) == 3
+    assert all(cell_len(line) <= 24 for line in narrow)
+    assert len(narrow) > 3
+    many = "|" + "x|" * 12 + "\n|" + "-|" * 12 + "\n|" + "abcdefg|" * 12
+    assert all(cell_len(line) <= 30 for line in text_of(many, 30))
+
+
+def test_html_and_entities_are_text_and_never_controls() -> None:
+    shown = "\n".join(text_of("<script>x</script> &#27;[31m &#x202e; &lt;b&gt; \x1b]52;c;aGk=\x07"))
+    assert "<script>" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "\x07" not in shown
+
+
+def test_deep_nesting_and_endless_brackets_end_soon() -> None:
+    for source in (
+        ">" * 5_000 + "x",
+        "[" * 20_000,
+        "*a " * 8_000,
+        "- " * 3_000 + "x",
+        "`" * 9_999,
+        "|" * 5_000,
+    ):
+        assert render_markdown(source, 40)
+
+
+@given(MARKDOWN, st.integers(1, 7), st.integers(20, 60))
+@settings(max_examples=120, deadline=None)
+def test_a_stream_ends_with_the_lines_of_the_whole_text(source: str, step: int, width: int) -> None:
+    stream = MarkdownStream(width)
+    for end in range(0, len(source), step):
+        stream.update(source[:end], budget_s=9)
+    assert stream.update(source, final=True, budget_s=9)
+    assert [line.text for line in stream.lines] == [line.text for line in render_markdown(source, width)]
+
+
+@given(ODD)
+@settings(max_examples=150, deadline=None)
+def test_markdown_of_anything_fits_and_holds_no_control(source: str) -> None:
+    for line in render_markdown(source, 30):
+        assert cell_len(line.text) <= 40
+        assert not set(line.text) & set("\x1b\x00\u202e\t\n")
+
+
+def test_text_that_markdown_would_hide_is_shown() -> None:
+    assert text_of("[//]: # (a note)") == ["[//]: # (a note)"]
+    assert "deep" in "".join(text_of(">" * 40 + " deep"))
+
+
+def test_an_open_piece_is_drawn_again_but_not_what_is_closed() -> None:
+    stream = MarkdownStream(40)
+    stream.update("para one\n\npara two\n\nopen\n", budget_s=9)
+    kept = stream.lines[:3]
+    stream.update("para one\n\npara two\n\nopen\nand more", budget_s=9)
+    assert [a is b for a, b in zip(kept, stream.lines, strict=False)] == [True, True, True]
+    assert [line.text for line in stream.lines[-2:]] == ["open", "and more"]
+
+
+def test_a_long_table_goes_on_under_a_second_head() -> None:
+    source = "| n |\n|---|\n" + "".join(f"| {n} |\n" for n in range(250))
+    chunks = split_chunks(source)
+    assert len(chunks) == 3
+    assert [line.text.strip() for line in render_markdown(source, 40)].count("n") == 3
+
+
+DIFF = """--- a/x.py
++++ b/x.py
+@@ -1,3 +1,3 @@
+ def f():
+-    return one + 1
++    return two + 1
+ # end
+"""
+
+
+def test_a_diff_marks_the_words_that_changed() -> None:
+    lines = render_diff(DIFF, 60)
+    assert [line.text for line in lines] == [
+        "1   def f():", "2 −     return one + 1", "2 +     return two + 1", "3   # end", "4",
+    ][: len(lines)]  # fmt: skip
+    marked = [(text, role) for line in lines for text, role in line.runs if role.endswith(".word")]
+    assert [text for text, _ in marked] == ["one", "two"]
+    assert count_changes(DIFF) == (1, 1)
+
+
+def test_a_removed_line_that_looks_like_a_head_is_a_line() -> None:
+    diff = "--- a/x.sql\n+++ b/x.sql\n@@ -1,2 +1,1 @@\n--- a comment\n keep\n"
+    (item,) = parse_diff(diff)
+    assert item.hunks[0].rows[0] == ("-", "-- a comment")
+
+
+@given(ODD, ODD)
+def test_marked_words_lie_within_their_lines(old: str, new: str) -> None:
+    left, right = changed_words(old, new)
+    assert all(0 <= start < end <= len(old) for start, end in left)
+    assert all(0 <= start < end <= len(new) for start, end in right)
+
+
+@given(
+    st.lists(st.sampled_from(["@@ -1 +1 @@", "+a", "-b", " c", "--- x", "+++ y", "", "@@ -9,9 +9,9 @@ z"]))
+)
+def test_any_diff_is_drawn(rows: list[str]) -> None:
+    assert all(cell_len(line.text) <= 30 for line in render_diff("\n".join(rows), 30))
+
+
+def test_words_are_found_across_a_line_break() -> None:
+    lines = plain_lines("one two three", 8, "", code=False)
+    (spans,) = find_all(lines, "two three")
+    assert [(span.line, span.start, span.end) for span in spans] == [(0, 4, 7), (1, 0, 5)]
+    assert find_all(lines, "TWO") == []
+    assert len(find_all(lines, "t")) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "link"),
+    [
+        ("see src/a.py:12 now", Link(path="src/a.py", line=12)),
+        ("at ./b.toml.", Link(path="./b.toml")),
+        ("go https://x.org/a?b=1.", Link(url="https://x.org/a?b=1")),
+        ("E   tests/test_x.py:7: AssertionError", Link(path="tests/test_x.py", line=7)),
+    ],
+)
+def test_links_are_seen_in_plain_text(text: str, link: Link) -> None:
+    lines = plain_lines(text, 80, "")
+    assert links_in(lines) == [link]
+    place = text.index("/")
+    assert link_at(lines, 0, place) == link
+    assert link_at(lines, 0, 0) != link or place == 0
+
+
+def test_the_words_of_a_link_lead_to_its_target() -> None:
+    lines = render_markdown("read [the page](https://x.org/p) first", 80)
+    assert link_at(lines, 0, lines[0].text.index("page")) == Link(url="https://x.org/p")
+
+
+def test_copied_lines_have_no_decoration_and_no_breaks_of_the_screen() -> None:
+    lines = render_markdown("- one two three four\n- five", 12)
+    assert copy_lines(lines, (0, 0), (len(lines) - 1, 99)) == "one two three four\nfive"
