@@ -33,8 +33,9 @@ from aar.runtime.approve_with import ProgramApprover
 from aar.runtime.audit import keep_audit
 from aar.runtime.base import Base, log_failure, open_base
 from aar.runtime.checkpoints import SessionCheckpoints, make_store
+from aar.runtime.context import SmallModels, budget_of
 from aar.runtime.models import make_active_model
-from aar.runtime.policy import choose_mode, make_policy, save_rule
+from aar.runtime.policy import choose_mode, make_policy, model_hosts, save_rule
 from aar.runtime.questions import make_ask
 from aar.runtime.resilience import OpenedModels, make_runner
 from aar.safety.environment import secret_values
@@ -95,6 +96,7 @@ class Runtime:
         # The system prompt tells the mode of the start: it must not change while the session goes on.
         self._prompt_mode = self.mode
         self._opened = OpenedModels(self.base)
+        self._small = SmallModels(self.base)
 
     @property
     def config(self) -> Config:
@@ -235,6 +237,9 @@ class Runtime:
             make_verifier=self._verifier,
             survey=self.survey,
             log=log_failure,
+            keep_output=outputs.keep,
+            notes_model=self._small.model,
+            budget=budget_of(self.base, session),
         )
 
     def checkpoints(self, session: Session) -> SessionCheckpoints | None:
@@ -425,6 +430,7 @@ class Runtime:
             await checkpoints.aclose()
         await self.active.provider.aclose()
         await self._opened.aclose()
+        await self._small.aclose()
         self.spawner.close()
         if isinstance(self.store, MemoryStore):
             for folder in self._temporary:
@@ -459,7 +465,13 @@ def open_runtime(
     notices = list(base.notices)
     sandbox = base.config.sandbox
     writable = tuple(Path(path).expanduser() for path in sandbox.writable)
-    spawner = ProcessSpawner(base.workspace, sandbox, (*roots, *writable), own=base.own_folders)
+    spawner = ProcessSpawner(
+        base.workspace,
+        sandbox,
+        (*roots, *writable),
+        own=base.own_folders,
+        never=model_hosts(base.config, base_url),
+    )
     # The wall is tried in another process, which gets ready while this one imports.
     spawner.warm()
     try:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from aar.config.saved_rules import SavedRules, save_user_rule
-from aar.config.schema import PermissionMode
+from aar.config.schema import Config, PermissionMode
 from aar.core.approvals import Scope
 from aar.protocol.errors import ConfigurationError
 from aar.runtime.base import Base
 from aar.safety.policy import RuleSet, SafetyPolicy
 from aar.safety.rule_proposals import too_broad
-from aar.safety.rules import Layer, Rule, check_examples, parse_rule
+from aar.safety.rules import Layer, Rule, check_examples, normal_host, parse_rule
 from aar.safety.spawn import ProcessSpawner
+
+_LOOPBACK = re.compile(r"localhost|127\.[\d.]+|::1")
+"""Servers of this machine: a wall's own network does not lead to them anyway."""
 
 
 def make_policy(
@@ -76,9 +80,7 @@ def save_rule(base: Base, policy: SafetyPolicy, rule: str, scope: Scope) -> None
     """
     why = too_broad(rule)
     if why is not None:
-        raise ConfigurationError(
-            f"This rule is not saved: {why}. Make it narrower, or allow this once."
-        )
+        raise ConfigurationError(f"This rule is not saved: {why}. Make it narrower, or allow this once.")
     layer: Layer = "session" if scope in ("once", "session") else scope
     added = RuleSet.parse(layer, allow=(rule,))
     if scope == "project":
@@ -86,6 +88,13 @@ def save_rule(base: Base, policy: SafetyPolicy, rule: str, scope: Scope) -> None
     elif scope == "user":
         save_user_rule(base.paths, rule)
     policy.rules = (*policy.rules, added)
+
+
+def model_hosts(config: Config, base_url: str | None = None) -> tuple[str, ...]:
+    """Return the hosts of model servers that are configured: commands never reach them (SECURITY T19)."""
+    urls = [base_url, *(provider.base_url for provider in config.providers.values())]
+    found = (normal_host(url) for url in urls if url)
+    return tuple(dict.fromkeys(host for host in found if host and not _LOOPBACK.fullmatch(host)))
 
 
 def choose_mode(base: Base, spawner: ProcessSpawner, interactive: bool, notices: list[str]) -> PermissionMode:

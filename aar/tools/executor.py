@@ -18,6 +18,7 @@ from aar.protocol.ports import Approver, Checkpointer, Emit, ToolContext
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
 from aar.safety.outside import OutsideText
 from aar.safety.policy import SafetyPolicy
+from aar.safety.redact import MARK
 from aar.tools.pending_call import PendingCall, StepResults, batches, failure
 from aar.tools.permission import LogFailure, StepPermissions, Waiting
 from aar.tools.registry import ToolRegistry
@@ -72,6 +73,7 @@ class ToolExecutor:
         redact: Callable[[str], str] | None = None,
     ) -> None:
         self._redact = redact
+        self._hid_secrets = False
         self._outside = OutsideText()
         self.registry = registry
         self.policy = policy
@@ -161,12 +163,27 @@ class ToolExecutor:
                 )
             item.spec = self._find(item.call.tool_name)
             item.set_arguments(_validated(item.spec, item.call, cut=cut))
+            self._demand_no_mark(item.spec, item)
         except ToolFailure as error:
             item.refusal = failure(error.category, error.message)
         except Exception as error:  # arguments that break their own validation must not end the run
             self._tell(f"arguments of {item.call.tool_name} could not be read", error)
             message = f"The arguments could not be read ({type(error).__name__}). Send simpler ones."
             item.refusal = failure(ToolCategory.INVALID_ARGUMENTS, message)
+
+    def _demand_no_mark(self, spec: ToolSpec, item: PendingCall) -> None:
+        """Refuse to write the mark that stands for a secret over the secret itself."""
+        texts = (value for value in item.raw.values() if isinstance(value, str))
+        if (
+            self._hid_secrets
+            and SideEffect.WRITE in spec.side_effects
+            and any(MARK in text for text in texts)
+        ):
+            raise ToolFailure(
+                ToolCategory.INVALID_ARGUMENTS,
+                f"{MARK} stands for a secret that you were not shown; writing it would destroy the secret. "
+                "Change the lines around it with edit_file.",
+            )
 
     def _find(self, name: str) -> ToolSpec:
         spec = self.registry.get(name)
@@ -244,6 +261,7 @@ class ToolExecutor:
         if self._redact is not None:
             output, diff = self._redact(outcome.output), outcome.diff and self._redact(outcome.diff)
             if (output, diff) != (outcome.output, outcome.diff):
+                self._hid_secrets = True
                 outcome = replace(outcome, output=output, diff=diff)
         return self._outside.receive(spec, item.raw, outcome, network=self.policy.network)
 
@@ -259,6 +277,8 @@ class ToolExecutor:
         context = self._make_context(item.call, emit)
 
         def progress(text: str) -> None:
+            if self._redact is not None:
+                text = self._redact(text)
             item.shown = (item.shown + text)[-_PARTIAL_CHARS:]
             emit.publish(ToolProgress(call_id=item.call.call_id, text=text))
 
