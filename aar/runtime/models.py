@@ -61,6 +61,13 @@ def _capabilities(told: ProviderCapabilities, config: Config) -> ProviderCapabil
     return replace(told, **changes) if changes else told
 
 
+def running_ollama() -> str | None:
+    """Return the best model of an Ollama that runs on this machine; ``None``: there is none."""
+    from aar.providers.catalog import pick_installed
+
+    return pick_installed(_ollama_models()) if _ollama_runs() else None
+
+
 def _ollama_runs() -> bool:
     try:
         socket.create_connection(_OLLAMA, _OLLAMA_TIMEOUT_S).close()

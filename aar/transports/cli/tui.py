@@ -28,7 +28,7 @@ def tui(**values: Any) -> int:
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError('The full screen needs a terminal. In scripts use `aar run "task"`.')
-    from aar.transports.tui.app import AarApp
+    from aar.transports.tui.launch import launch
 
     theme = values.pop("theme")
     options = take_runtime_options(values)
@@ -39,8 +39,4 @@ def tui(**values: Any) -> int:
         "session_id": values["session_id"],
         "fork_id": values["fork_id"],
     }
-    app = AarApp(options, which, values["prompt"])
-    app.run()
-    if app.failure is not None:
-        raise app.failure
-    return app.return_code or 0
+    return launch(options, which, values["prompt"])

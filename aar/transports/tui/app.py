@@ -43,7 +43,6 @@ from aar.transports.tui.transcript.controller import TranscriptController
 
 if TYPE_CHECKING:
     from aar.core.agent import RunResult
-    from aar.transports.tui.connection import Connection
 
 _FRAME_S = 1 / 30
 """Seconds between two looks at what changed: faster than this nobody sees it."""
@@ -160,7 +159,7 @@ class AarApp(ScreenActions):
 
     def _show_changes(self) -> None:
         self._flush_timer = None
-        if self.connection is None:
+        if self.connection is None or not self.screen_stack:
             return
         presenter = self.connection.presenter
         changes = presenter.drain()

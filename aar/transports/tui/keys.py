@@ -12,7 +12,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from textual.binding import Binding, BindingType
 
@@ -27,6 +27,7 @@ PLACES: Mapping[str, str] = {
     "confirm": "When a yes or no is wanted",
     "list": "In lists",
     "viewer": "In the views of changes and logs",
+    "ask": "While aar asks for a line of text",
 }
 """Where an action works: everywhere, or while that part has the focus."""
 
@@ -67,6 +68,7 @@ def _app(
 
 ACTIONS: tuple[KeyAction, ...] = (
     _app("interrupt", "escape", "interrupt", "End the present run; what was shown is kept.", footer=True, priority=False),
+    _app("show_commands", "ctrl+p", "commands", "Show all commands; type to find one.", footer=True),
     _app("show_keys", "f1", "keys", "Show all keys.", footer=True),
     _app("toggle_panel", "f2,ctrl+t", "panel", "Open or close the side panel.", footer=True),
     _app("show_sessions", "f3", "sessions", "Go on with another session."),
@@ -76,6 +78,7 @@ ACTIONS: tuple[KeyAction, ...] = (
     _app("show_settings", "f7", "settings", "Change settings in your config file."),
     _app("show_log", "f8", "log", "Show the diagnostics log."),
     _app("cycle_mode", "shift+tab", "mode", "Change what may run without a question: plan, ask, edit, auto."),
+    _app("answer", "tab", "answer", "Go to the question that is open.", priority=False),
     _app("suspend", "ctrl+z", "suspend", "Go back to the shell; `fg` comes back."),
     _app("quit", "ctrl+q", "quit", "Leave aar; the session is kept.", footer=True),
     KeyAction("list.up", "up,ctrl+p", "up", "Go up one line.", "cursor_up"),

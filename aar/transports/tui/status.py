@@ -45,6 +45,10 @@ class Status:
         plan: Items of the plan or todo list.
         files: Changed files by path.
         last_seq: Of the last stored event that was taken.
+        project: Name of the project's folder.
+        branch: That is checked out there; empty: none.
+        wall: Around commands; empty: not known yet.
+        reasoning: How much the model is told to think; empty: its default.
     """
 
     title: str = ""
@@ -66,6 +70,10 @@ class Status:
     plan: tuple[PlanItem, ...] = ()
     files: dict[str, ChangedFile] = field(default_factory=dict[str, ChangedFile])
     last_seq: int = 0
+    project: str = ""
+    branch: str = ""
+    wall: str = ""
+    reasoning: str = ""
 
     @property
     def working(self) -> bool:

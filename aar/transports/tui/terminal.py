@@ -12,6 +12,7 @@ import select
 import termios
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from aar.safety.sanitize import sanitize
 
@@ -69,7 +70,7 @@ class BackgroundQuestion:
     def __init__(self, source: int, target: int) -> None:
         self.typed = b""
         self._source, self._target = source, target
-        self._before: list[object] | None = None
+        self._before: list[Any] | None = None
         self._asked = 0.0
 
     def ask(self, environ: Mapping[str, str]) -> bool:

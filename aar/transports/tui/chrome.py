@@ -1,0 +1,257 @@
+"""What is around the transcript, as far as the app does it: theme, layout, window title, calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import BindingType
+from textual.css.query import NoMatches
+from textual.timer import Timer
+
+from aar.protocol.errors import ConfigurationError
+from aar.transports.tui.activity import ActivityLine
+from aar.transports.tui.footer import FooterBar
+from aar.transports.tui.header import HeaderBar
+from aar.transports.tui.keys import KeyAction, bindings, flat, keymap, shown_key
+from aar.transports.tui.layout import NARROW, Look
+from aar.transports.tui.side_panel import SidePanel
+from aar.transports.tui.terminal import RESTORE_TITLE, SAVE_TITLE, call_sequence, colour_depth, title_sequence
+from aar.transports.tui.textual_private import QuietFocus, write_sequence
+from aar.transports.tui.theme_loader import ANSI_THEMES, choose_auto, load_theme, to_textual
+
+if TYPE_CHECKING:
+    from aar.transports.tui.connection import Connection
+    from aar.transports.tui.presenter import Presenter
+    from aar.transports.tui.status import Status
+    from aar.transports.tui.status_line import StatusCommand
+
+Rgb = tuple[int, int, int]
+
+_OF_MAIN_SCREEN = frozenset(
+    {"toggle_panel", "cycle_mode", "interrupt", "answer", "read", "scroll", "show_layout"}
+)
+
+
+class Chrome(QuietFocus):
+    """The part of the app that dresses the screen.
+
+    Args:
+        look: How the screen is to be, as far as it is known before the config is read.
+        user_themes: Folder of the user's themes.
+        background: Of the terminal, where it told.
+
+    Attributes:
+        connection: The session; ``None`` until it was opened.
+        look: See above.
+    """
+
+    TITLE = "aar"
+    ENABLE_COMMAND_PALETTE = False
+    CSS_PATH = "aar.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("app")
+
+    def __init__(
+        self, look: Look | None = None, user_themes: Path | None = None, background: Rgb | None = None
+    ) -> None:
+        super().__init__()
+        self.connection: Connection | None = None
+        self.look = look or Look()
+        self.user_themes = user_themes
+        self._background = background
+        self._panel_wanted: bool | None = None
+        self._window_title = ""
+        self._was_working = False
+        self._was_pending = 0
+        self._status_command: StatusCommand | None = None
+        self._status_timer: Timer | None = None
+        self._problems: list[str] = []
+        self._dress()
+
+    # --- look --------------------------------------------------------------------------------------------
+
+    def _dress(self) -> None:
+        """Take theme, animation and keys of the look; what cannot be had is told when there is a session."""
+        try:
+            self.use_theme(self.look.theme)
+        except ConfigurationError as error:
+            self._problems.append(str(error))
+            self.use_theme("auto")
+        if self.look.screen_reader:
+            self.animation_level = "none"
+            self.add_class("-plain")
+        chosen, problems = keymap(flat(self.look.keys), self.key_actions()) if self.look.keys else ({}, [])
+        self._problems += problems
+        self.set_keymap(chosen)
+
+    def key_actions(self) -> list[KeyAction]:
+        """Return the table of all actions."""
+        from aar.transports.tui.key_table import key_table
+
+        return key_table()
+
+    def use_theme(self, name: str) -> None:
+        """Change the colours at once.
+
+        Raises:
+            ConfigurationError: There is no such theme, or its file is wrong.
+        """
+        if name == "auto":
+            name = choose_auto(self._background, colour_depth(os.environ))
+        if name not in ANSI_THEMES:
+            self.register_theme(to_textual(load_theme(name, self.user_themes)))
+        self.theme = name
+
+    def apply_look(self, look: Look) -> None:
+        """Take the look of the whole config, and of changed settings."""
+        before, self.look = self.look, look
+        if (look.theme, look.keys, look.screen_reader) != (before.theme, before.keys, before.screen_reader):
+            self.set_class(look.screen_reader, "-plain")
+            self._dress()
+        self.apply_layout()
+
+    def settled(self, look: Look) -> None:
+        """Take the look of the whole config once there is a session, and tell what of it cannot be had."""
+        self.apply_look(look)
+        for problem in self.take_problems():
+            self.tell(problem, "warning")
+        self.start_status_command()
+
+    def take_problems(self) -> list[str]:
+        """Return sentences about the look that wait to be told."""
+        problems, self._problems = list(dict.fromkeys(self._problems)), []
+        return problems
+
+    def apply_layout(self) -> None:
+        """Show the parts that the look wants, as the terminal has room for them."""
+        base = self.screen_stack[0] if self.screen_stack else None
+        if base is None:
+            return
+        layout, plain, columns = self.look.layout, self.look.screen_reader, self.size.width
+        try:
+            header, activity = base.query_one(HeaderBar), base.query_one(ActivityLine)
+            footer, panel = base.query_one(FooterBar), base.query_one(SidePanel)
+            transcript = base.query_one("Transcript")
+        except NoMatches:
+            return
+        header.plain = activity.plain = panel.plain = plain
+        activity.stop_key = self._shown_key("app.interrupt", "escape")
+        for widget, shown in ((header, layout.header), (activity, layout.activity), (footer, layout.footer)):
+            widget.set_class(not shown, "-gone")
+        opened, alone = layout.has_panel(columns, self._panel_wanted), columns < NARROW
+        panel.styles.width = "1fr" if alone else layout.panel_width
+        panel.set_class(alone, "-alone")
+        panel.display = opened
+        panel.set_sections(layout.sections)
+        transcript.set_class(opened and alone, "-gone")
+        if opened:
+            panel.draw()
+
+    def _shown_key(self, name: str, default: str) -> str:
+        keys = flat(self.look.keys).get(name, default)
+        return shown_key(keys.split(",")[0].strip() or default)
+
+    def on_resize(self) -> None:
+        """Fit the parts to the new size."""
+        self.apply_layout()
+
+    # --- what happens ------------------------------------------------------------------------------------
+
+    def show_surroundings(self, presenter: Presenter) -> None:
+        """Draw what is around the transcript, and call the user where they are needed elsewhere."""
+        base, status = self.screen_stack[0], presenter.status
+        base.query_one(HeaderBar).show(status)
+        base.query_one(ActivityLine).show(status)
+        base.query_one(SidePanel).show(presenter)
+        self._show_title(status)
+        self._call(status)
+        if status.working != self._was_working:
+            base.query_one(FooterBar).set_working(status.working)
+            self.run_status_command()
+        self._was_working, self._was_pending = status.working, len(status.pending)
+
+    def _show_title(self, status: Status) -> None:
+        sign = "? " if status.pending else "* " if status.working else ""
+        title = f"{sign}{status.title or status.project or 'aar'} - aar"
+        if title != self._window_title:
+            first = SAVE_TITLE if not self._window_title else ""
+            self._window_title = title
+            write_sequence(self, first + title_sequence(title))
+
+    def _call(self, status: Status) -> None:
+        if self.app_focus:
+            return
+        message = ""
+        if len(status.pending) > self._was_pending:
+            message = f"aar asks: {status.pending[-1].tool_name}"
+        elif self._was_working and not status.working:
+            message = f"aar is done: {status.title or status.project}"
+        if message:
+            write_sequence(self, call_sequence(self.look.notify, message, os.environ))
+
+    def give_title_back(self) -> None:
+        """Let the window have the title that it had before."""
+        if self._window_title:
+            write_sequence(self, RESTORE_TITLE)
+
+    # --- the user's status line --------------------------------------------------------------------------
+
+    def start_status_command(self) -> None:
+        """Begin to call ``[tui] status_command``, if there is one."""
+        if self.connection is None or not self.look.status_command:
+            return
+        from aar.transports.tui.status_line import StatusCommand
+
+        runtime = self.connection.conversation.runtime
+        show: Callable[[str], None] = self.screen_stack[0].query_one(FooterBar).set_status
+        self._status_command = StatusCommand(
+            self.look.status_command, runtime.spawner, runtime.workspace, show
+        )
+        self._status_timer = self.set_interval(self.look.status_interval, self.run_status_command)
+        self.run_status_command()
+
+    def run_status_command(self) -> None:
+        """Call the command now."""
+        if self._status_command is None or self.connection is None:
+            return
+        from aar.transports.tui.status_line import told
+
+        conversation, status = self.connection.conversation, self.connection.presenter.status
+        facts = told(status, conversation.session.session_id, conversation.runtime.workspace)
+        self._status_command.run(facts)
+
+    async def stop_status_command(self) -> None:
+        """End it."""
+        if self._status_timer is not None:
+            self._status_timer.stop()
+        if self._status_command is not None:
+            await self._status_command.stop()
+
+    # --- keys --------------------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Let keys of the main screen rest while another screen covers it."""
+        if len(self.screen_stack) > 1 and (action.startswith("show_") or action in _OF_MAIN_SCREEN):
+            return False
+        return super().check_action(action, parameters)
+
+    def action_toggle_panel(self) -> None:
+        """Open or close the side panel."""
+        opened = self.look.layout.has_panel(self.size.width, self._panel_wanted)
+        self._panel_wanted = not opened
+        self.apply_layout()
+
+    def action_suspend(self) -> None:
+        """Go back to the shell that started aar."""
+        if os.getsid(0) == os.getpid():
+            self.tell("No shell waits behind aar in this window.")
+            return
+        self.action_suspend_process()
+
+    def tell(self, text: str, level: str = "info") -> None:
+        """Show a line in the transcript that is no event."""
+        if self.connection is not None:
+            self.connection.presenter.add_local_notice(text, level)
+            self.connection.wake()

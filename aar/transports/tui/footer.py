@@ -1,0 +1,98 @@
+"""The line at the bottom: the keys that work now, and the user's own status line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from textual import events
+from textual.binding import ActiveBinding
+from textual.content import Content
+from textual.widgets import Static
+
+from aar.safety.sanitize import sanitize
+from aar.transports.tui.keys import shown_key
+from aar.transports.tui.textual_private import watch_bindings
+
+_FIRST = ("approval.", "confirm.", "prompt.", "app.interrupt")
+_LAST = ("app.",)
+_MAX_STATUS = 200
+
+
+def shown_bindings(active: Mapping[str, ActiveBinding], *, working: bool = True) -> list[tuple[str, str]]:
+    """Return key and label of the bindings to show, the nearest at hand first, each action once.
+
+    Args:
+        active: Of the screen.
+        working: Whether there is something to interrupt.
+    """
+    found: dict[str, tuple[int, str, str]] = {}
+    for key, entry in active.items():
+        binding = entry.binding
+        if not binding.show or not entry.enabled or not binding.description:
+            continue
+        name = binding.id or binding.action
+        if name == "app.interrupt" and not working:
+            continue
+        if name not in found:
+            found[name] = (_rank(name), shown_key(key), binding.description)
+    return [(key, label) for _, key, label in sorted(found.values(), key=lambda item: item[0])]
+
+
+def _rank(name: str) -> int:
+    if name.startswith(_FIRST):
+        return 0
+    return 2 if name.startswith(_LAST) else 1
+
+
+def footer_line(items: Sequence[tuple[str, str]], status: str, width: int) -> Content:
+    """Return keys with labels, as many as fit beside the user's ``status``."""
+    shown = sanitize(status.strip()[:_MAX_STATUS], keep_newlines=False).replace("\t", " ")
+    right = Content.styled(shown, "$text-muted").truncate(max(0, width // 2), ellipsis=True)
+    room = width - (right.cell_length + 2 if shown else 0)
+    line = Content("")
+    for key, label in items:
+        gap = "   " if line.cell_length else ""
+        item = Content.styled(f"{gap}{key}", "$primary") + Content.styled(f" {label}", "$text-muted")
+        if line.cell_length + item.cell_length > room:
+            break
+        line += item
+    space = width - line.cell_length - right.cell_length
+    return line + Content(" " * max(0, space)) + right if shown else line
+
+
+class FooterBar(Static):
+    """Draws `footer_line` again when keys, width or status change."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._status = ""
+        self._shown: object = None
+        self._working = False
+
+    def on_mount(self) -> None:
+        """Watch which keys work."""
+        watch_bindings(self, self._draw)
+
+    def on_resize(self, _event: events.Resize) -> None:
+        """Fit the line to the new width."""
+        self._draw()
+
+    def set_working(self, working: bool) -> None:
+        """Tell whether there is something to interrupt."""
+        self._working = working
+        self._draw()
+
+    def set_status(self, text: str) -> None:
+        """Show the user's own status line."""
+        self._status = text
+        self._draw()
+
+    def _draw(self) -> None:
+        width = self.content_size.width
+        if not width or not self.is_attached:
+            return
+        items = shown_bindings(self.screen.active_bindings, working=self._working)
+        shown = (items, self._status, width)
+        if shown != self._shown:
+            self._shown = shown
+            self.update(footer_line(items, self._status, width), layout=False)

@@ -1,0 +1,71 @@
+"""Starts the full screen and gives the terminal back, however it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+from collections.abc import Mapping
+from typing import Any
+
+from aar.config.paths import paths
+from aar.transports.tui.layout import early_look
+from aar.transports.tui.terminal import RESET, BackgroundQuestion
+
+
+def launch(options: Mapping[str, Any], which: Mapping[str, Any], prompt: str | None) -> int:
+    """Show the full screen until the user leaves, and return the exit code.
+
+    The terminal is asked for its background before Textual is imported, and answers meanwhile.
+
+    Args:
+        options: For `aar.runtime.open_runtime`.
+        which: For `Runtime.open_session`.
+        prompt: First prompt.
+
+    Raises:
+        Exception: What the session could not be opened for.
+    """
+    own = paths()
+    look = early_look(own.user_config, os.environ, options.get("flags") or {}, options.get("sets") or ())
+    before = _attributes()
+    question = BackgroundQuestion(sys.stdin.fileno(), sys.stderr.fileno())
+    background = None
+    if look.theme == "auto":
+        question.ask(os.environ)
+    try:
+        from aar.transports.tui.app import AarApp
+    finally:
+        background = question.answer()
+    app = AarApp(
+        options, which, prompt, look=look, user_themes=own.config / "themes", background=background,
+        typed=question.typed,
+    )  # fmt: skip
+    clean = False
+    try:
+        app.run(mouse=look.mouse)
+        clean = app.failure is None and app.return_code in (0, None)
+    finally:
+        if not clean:
+            _give_back(before)
+    if app.failure is not None:
+        raise app.failure
+    return app.return_code or 0
+
+
+def _attributes() -> list[Any] | None:
+    try:
+        return termios.tcgetattr(sys.stdin.fileno())
+    except (OSError, termios.error):
+        return None
+
+
+def _give_back(before: list[Any] | None) -> None:
+    """Set the terminal to what it was; after a clean end Textual has done so."""
+    try:
+        if before is not None:
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
+        os.write(sys.stderr.fileno(), RESET.encode())
+    except (OSError, termios.error):
+        # The terminal is gone (SIGHUP).
+        return

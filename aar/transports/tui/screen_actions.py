@@ -1,0 +1,305 @@
+"""What opens the screens, and what is done with what the user takes there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+from textual import work
+from textual.content import Content
+
+from aar.protocol.errors import AarError, ConfigurationError
+from aar.transports.tui.chrome import Chrome
+from aar.transports.tui.keys import flat, keymap, shown_keys
+from aar.transports.tui.layout import look_of
+from aar.transports.tui.screens.picker import Picker, Row
+from aar.transports.tui.screens.text_view import TextView
+from aar.transports.tui.theme_loader import theme_names
+
+if TYPE_CHECKING:
+    from aar.core.file_diffs import FileDiff
+    from aar.runtime.base import Base
+    from aar.runtime.conversation import Conversation
+    from aar.runtime.undo import Undo
+
+_LAYOUT_PARTS = ("header", "activity", "footer", "panel")
+
+
+class ScreenActions(Chrome):
+    """The part of the app that opens screens.
+
+    Attributes:
+        options: With which the runtime was opened.
+    """
+
+    options: dict[str, Any]
+    _settings: Base | None = None
+    """As they are in the files, once one was changed here."""
+
+    @property
+    def conversation(self) -> Conversation | None:
+        """The open session."""
+        return None if self.connection is None else self.connection.conversation
+
+    def _failed(self, error: Exception) -> None:
+        self.notify(str(error), severity="error", markup=False)
+
+    def _not_yet(self) -> None:
+        self.notify("aar is still opening the session.", markup=False)
+
+    # --- keys, log ---------------------------------------------------------------------------------------
+
+    def action_show_keys(self) -> None:
+        """Show all keys."""
+        actions = self.key_actions()
+        chosen, _ = keymap(flat(self.look.keys), actions)
+        lines: list[Content] = []
+        place = ""
+        from aar.transports.tui.keys import PLACES
+
+        for action in actions:
+            if action.place != place:
+                place = action.place
+                title = Content.styled(PLACES.get(place, place), "bold $primary")
+                lines += [Content(""), title] if lines else [title]
+            keys = shown_keys(chosen.get(action.name, action.keys))
+            lines.append(
+                Content.styled(f"  {keys:<28} ", "$foreground")
+                + Content.styled(action.help, "$text-muted")
+                + Content.styled(f"  {action.name}", "$text-disabled")
+            )
+        self.push_screen(TextView("Keys", Content("\n").join(lines)))
+
+    @work(exclusive=True, group="screen")
+    async def action_show_log(self) -> None:
+        """Show the end of the diagnostics log."""
+        if self.conversation is None:
+            self._not_yet()
+            return
+        from aar.transports.tui.screen_data import log_text
+
+        text = await asyncio.to_thread(log_text, self.conversation.runtime.base)
+        self.push_screen(TextView("Diagnostics log", text, at_end=True))
+
+    # --- sessions ----------------------------------------------------------------------------------------
+
+    @work(exclusive=True, group="screen")
+    async def action_show_sessions(self) -> None:
+        """Go on with another session, or with a copy of one."""
+        conversation = self.conversation
+        if conversation is None:
+            self._not_yet()
+            return
+        from aar.transports.tui.screen_data import session_preview, session_rows
+
+        runtime = conversation.runtime
+
+        async def preview(key: str) -> Content:
+            return await asyncio.to_thread(session_preview, runtime, key)
+
+        rows = await asyncio.to_thread(session_rows, runtime, conversation.session.session_id)
+        hint = "Enter goes on with the marked session, Ctrl+O with a copy of it."
+        taken = await self.push_screen_wait(Picker("Sessions", rows, hint=hint, preview=preview))
+        if taken is None:
+            return
+        try:
+            await conversation.resume(taken.key)
+            if taken.alternative:
+                await conversation.fork()
+        except AarError as error:
+            self._failed(error)
+
+    # --- model and mode ----------------------------------------------------------------------------------
+
+    @work(exclusive=True, group="screen")
+    async def action_show_models(self) -> None:
+        """Choose the model, and how much it thinks."""
+        conversation = self.conversation
+        if conversation is None:
+            self._not_yet()
+            return
+        from aar.transports.tui.screen_data import level_rows, model_rows
+
+        base, current = conversation.runtime.base, conversation.runtime.active.name
+        rows = await asyncio.to_thread(model_rows, base, current)
+        hint = "Enter takes the model, Ctrl+O asks how much it shall think too."
+        taken = await self.push_screen_wait(Picker("Model", rows, hint=hint))
+        if taken is None:
+            return
+        try:
+            if taken.key != current:
+                conversation.set_model(taken.key)
+            levels = level_rows(taken.key, conversation.runtime.reasoning)
+            if taken.alternative and levels:
+                level = await self.push_screen_wait(Picker("How much shall it think?", levels))
+                if level is not None:
+                    conversation.set_reasoning(level.key or None)
+        except AarError as error:
+            self._failed(error)
+        self.refresh_facts()
+
+    def action_cycle_mode(self) -> None:
+        """Take the next permission mode; ``unsafe`` is left out."""
+        conversation = self.conversation
+        if conversation is None:
+            return
+        from aar.config.schema import PermissionMode
+
+        modes = [mode for mode in get_args(PermissionMode) if mode != "unsafe"]
+        place = modes.index(conversation.mode) if conversation.mode in modes else -1
+        for step in range(1, len(modes) + 1):
+            try:
+                conversation.set_mode(modes[(place + step) % len(modes)])
+            except AarError:
+                # Mode auto needs a wall that may not be here.
+                continue
+            break
+        self.refresh_facts()
+
+    def refresh_facts(self) -> None:
+        """Show model, mode and place as they are now."""
+        if self.connection is not None:
+            self.connection.refresh_facts()
+            self.show_surroundings(self.connection.presenter)
+
+    # --- changes -----------------------------------------------------------------------------------------
+
+    def action_show_changes(self) -> None:
+        """Look through all changes of the session."""
+        conversation = self.conversation
+        if conversation is None:
+            self._not_yet()
+            return
+        from aar.transports.tui.screens.diff_view import DiffDoor, DiffView
+
+        def undo() -> Undo:
+            from aar.runtime.checkpoints import make_store
+            from aar.runtime.undo import Undo
+
+            runtime = conversation.runtime
+            return Undo(make_store(runtime.base, runtime.spawner), conversation.session)
+
+        async def load() -> Sequence[FileDiff]:
+            return await undo().changes_since()
+
+        async def revert(diff: FileDiff, hunks: Sequence[int] | None) -> None:
+            if conversation.running:
+                raise ConfigurationError("A run is under way; interrupt it or wait for its end first.")
+            chosen = [hunk.index for hunk in diff.hunks] if hunks is None else hunks
+            await undo().revert_hunks(diff.path, chosen, shown=diff)
+
+        self.push_screen(DiffView(DiffDoor(load, revert, self.open_file)))
+
+    @work(exclusive=True, group="editor")
+    async def open_file(self, path: str, line: int) -> None:
+        """Open a file of the workspace in the user's editor."""
+        if self.conversation is None:
+            return
+        from aar.transports.tui.transcript.outside import open_link
+
+        runtime = self.conversation.runtime
+        link = f"{runtime.workspace / path}:{line}"
+        try:
+            told = await open_link(link, runtime.spawner, runtime.workspace, self.suspend)
+        except (AarError, OSError) as error:
+            told = str(error)
+        if told:
+            self.notify(told, markup=False)
+
+    # --- settings ----------------------------------------------------------------------------------------
+
+    @work(exclusive=True, group="screen")
+    async def action_show_themes(self, name: str = "") -> None:
+        """Choose colours; the marked theme is shown at once."""
+        before = self.theme
+        if not name:
+            rows = [
+                Row(theme, theme, mark=theme == (self.look.theme if self.look.theme == "auto" else before))
+                for theme in theme_names(self.user_themes)
+            ]
+            hint = "Enter keeps it in your config file, Esc goes back."
+            taken = await self.push_screen_wait(Picker("Theme", rows, hint=hint, moved=self._try_theme))
+            name = taken.key if taken is not None else ""
+        if not name:
+            self.theme = before
+            return
+        try:
+            self.use_theme(name)
+            await self._keep("tui.theme", f'"{name}"')
+        except AarError as error:
+            self.theme = before
+            self._failed(error)
+
+    def _try_theme(self, name: str) -> None:
+        try:
+            self.use_theme(name)
+        except AarError as error:
+            self._failed(error)
+
+    @work(exclusive=True, group="screen")
+    async def action_show_settings(self) -> None:
+        """Change settings in the user's config file."""
+        from aar.transports.tui.screens.ask_text import AskText
+
+        while (conversation := self.conversation) is not None:
+            from aar.transports.tui.screen_data import setting_rows
+
+            base = self._settings or conversation.runtime.base
+            rows = await asyncio.to_thread(setting_rows, base)
+            hint = (
+                f"Written to {base.paths.user_config}. Those under tui act at once, others at the next start."
+            )
+            taken = await self.push_screen_wait(Picker("Settings", rows, hint=hint))
+            if taken is None:
+                return
+            row = next(row for row in rows if row.key == taken.key)
+            value = "" if row.detail == "not set" else row.detail
+            text = await self.push_screen_wait(
+                AskText(taken.key, "A TOML value; what is none is text.", value)
+            )
+            if text is not None and text != value:
+                try:
+                    await self._keep(taken.key, text)
+                except AarError as error:
+                    self._failed(error)
+
+    async def _keep(self, key: str, text: str) -> None:
+        """Write a setting, and take it over where it is one of the screen."""
+        if self.conversation is None:
+            return
+        from aar.transports.tui.screen_data import reread, write_setting
+
+        await asyncio.to_thread(write_setting, self.conversation.runtime.base, key, text)
+        self._settings = await asyncio.to_thread(reread, self.options)
+        if key.startswith("tui."):
+            self.apply_look(look_of(self._settings.config.tui))
+
+    @work(exclusive=True, group="screen")
+    async def action_show_layout(self, part: str = "") -> None:
+        """Show or hide a part of the screen."""
+        layout = self.look.layout
+        if not part:
+            rows = [
+                Row(
+                    name,
+                    name,
+                    "shown" if getattr(layout, name) is True else str(getattr(layout, name)).lower(),
+                )
+                for name in _LAYOUT_PARTS
+            ]
+            taken = await self.push_screen_wait(
+                Picker("Parts of the screen", rows, hint="Enter shows or hides.")
+            )
+            part = taken.key if taken is not None else ""
+        if part not in _LAYOUT_PARTS:
+            if part:
+                self.notify(f"There is no part {part!r}; there are {', '.join(_LAYOUT_PARTS)}.", markup=False)
+            return
+        now = getattr(layout, part)
+        shown = layout.has_panel(self.size.width, self._panel_wanted) if part == "panel" else bool(now)
+        self._panel_wanted = None
+        try:
+            await self._keep(f"tui.layout.{part}", "false" if shown else "true")
+        except AarError as error:
+            self._failed(error)

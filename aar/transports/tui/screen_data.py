@@ -1,0 +1,258 @@
+"""What the screens show, taken from the runtime; for threads. Imported when a screen is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import BaseModel
+from textual.content import Content
+
+from aar.protocol.errors import AarError
+from aar.protocol.events import AssistantMessage, ToolCall, UserMessage
+from aar.protocol.messages import TextBlock
+from aar.providers import catalog
+from aar.providers.catalog_reasoning import reasoning_levels
+from aar.providers.factory import parse_model
+from aar.providers.keys import locate_key, provider_settings
+from aar.providers.presets import PRESETS
+from aar.runtime.base import Base
+from aar.safety.sanitize import sanitize
+from aar.transports.tui.activity import tokens
+from aar.transports.tui.header import money
+from aar.transports.tui.screens.picker import Row
+
+if TYPE_CHECKING:
+    from aar.protocol.events import Event
+    from aar.protocol.usage import Price
+    from aar.runtime.parts import Runtime
+
+_PREVIEW_EVENTS = 120
+_PREVIEW_CHARS = 400
+_MOST_SESSIONS = 1000
+_LOG_LINES = 1000
+_PLAIN_TYPES = (bool, int, float, str)
+
+
+# --- sessions --------------------------------------------------------------------------------------------
+
+
+def session_rows(runtime: Runtime, current: str) -> list[Row]:
+    """Return all sessions, those of this folder first, the newest on top."""
+    here = str(runtime.workspace)
+    infos = [info for info in runtime.store.list() if info.title or info.id == current][:_MOST_SESSIONS]
+    infos.sort(key=lambda info: info.cwd != here)
+    return [
+        Row(
+            info.id,
+            info.title or "(no prompt yet)",
+            "  ".join(part for part in (ago(info.updated), _place(info.cwd, here)) if part),
+            search=f"{info.id} {info.model} {info.cwd}",
+            mark=info.id == current,
+        )
+        for info in infos
+    ]
+
+
+def _place(cwd: str, here: str) -> str:
+    return "" if cwd == here else cwd
+
+
+def ago(stamp: str, now: datetime | None = None) -> str:
+    """Return how long ago an RFC 3339 time was, in few words."""
+    try:
+        then = datetime.fromisoformat(stamp)
+    except ValueError:
+        return ""
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    seconds = max(0.0, ((now or datetime.now(UTC)) - then).total_seconds())
+    for size, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {name}{'s' * (count != 1)} ago"
+    return "just now"
+
+
+def session_preview(runtime: Runtime, session_id: str) -> Content:
+    """Return the end of a session in a few lines a message."""
+    try:
+        events = runtime.store.tail(session_id, _PREVIEW_EVENTS)
+    except AarError as error:
+        return Content.styled(sanitize(str(error)), "$error")
+    lines = [line for event in events if (line := _line_of(event)) is not None]
+    return Content("\n\n").join(lines[-30:]) if lines else Content("Nothing was said yet.")
+
+
+def _line_of(event: Event) -> Content | None:
+    if isinstance(event, UserMessage):
+        return Content.styled("› " + _text(event.content), "bold $foreground")
+    if isinstance(event, AssistantMessage) and event.content:
+        return Content.styled(_text(event.content), "$foreground")
+    if isinstance(event, ToolCall):
+        return Content.styled(f"· {sanitize(event.tool_name, keep_newlines=False)}", "$text-muted")
+    return None
+
+
+def _text(content: Any) -> str:
+    if not isinstance(content, str):
+        content = "\n".join(block.text for block in content if isinstance(block, TextBlock))
+    text = sanitize(content.strip())
+    return text if len(text) <= _PREVIEW_CHARS else text[:_PREVIEW_CHARS] + "…"
+
+
+# --- models ----------------------------------------------------------------------------------------------
+
+
+def model_rows(base: Base, current: str, served: Sequence[str] = ()) -> list[Row]:
+    """Return the models to choose from: the present, configured and known ones, and those of the server."""
+    names = [
+        current,
+        base.config.model.name or "",
+        base.config.model.small or "",
+        *base.config.model.fallback,
+    ]
+    names += [f"{vendor}/{model}" for vendor, model in catalog.DEFAULT_MODELS.items()]
+    for provider, settings in base.config.providers.items():
+        names += [f"{provider}/{model}" for model in settings.models]
+    names += served
+    rows = [_model_row(base, name, current) for name in dict.fromkeys(names) if name]
+    return sorted(rows, key=lambda row: (not row.mark, not row.enabled))
+
+
+def _model_row(base: Base, name: str, current: str) -> Row:
+    try:
+        vendor, model = parse_model(name)
+        told = catalog.lookup(vendor, model, base.config)
+    except AarError as error:
+        return Row(name, name, str(error), enabled=False)
+    levels = reasoning_levels(vendor, model)
+    facts = [f"{tokens(told.context_window)} tokens", _price(told.price, vendor)]
+    if levels:
+        facts.append(f"thinks: {' '.join(levels)}")
+    usable, problem = usable_model(base, vendor)
+    if problem and name != current:
+        facts.append(problem)
+    return Row(name, name, " · ".join(fact for fact in facts if fact), enabled=usable or name == current,
+               mark=name == current)  # fmt: skip
+
+
+def _price(price: Price | None, vendor: str) -> str:
+    if vendor in {"local", "ollama"}:
+        return "free"
+    if price is None:
+        return "price not known"
+    return f"{money(price.input) or 'free'} in, {money(price.output) or 'free'} out per 1M"
+
+
+def usable_model(base: Base, vendor: str) -> tuple[bool, str]:
+    """Tell whether there is a key for ``vendor`` where one is needed, and what is missing."""
+    preset = PRESETS.get(vendor)
+    if vendor == "local":
+        from aar.providers.local import installed
+
+        there = installed(base.config.providers.get("local"), base.paths.data)
+        return there, "" if there else "not installed"
+    if preset is None or not preset.key_names or not preset.hosts:
+        return True, ""
+    settings = provider_settings(vendor, base.config)
+    if settings.api_key_command or settings.base_url:
+        return True, ""
+    try:
+        found = locate_key(vendor, preset.hosts[0], base.config)
+    except AarError as error:
+        return False, str(error)
+    return (True, "") if found else (False, f"needs {preset.key_names[0]}")
+
+
+def level_rows(name: str, current: str | int | None) -> list[Row]:
+    """Return how much a model can think; empty where it has no choice."""
+    vendor, model = parse_model(name)
+    levels = reasoning_levels(vendor, model)
+    shown = "" if current is None else str(current)
+    if not levels:
+        return []
+    return [
+        Row("", "as the model likes", mark=not shown),
+        *(Row(level, level, mark=level == shown) for level in levels),
+    ]
+
+
+# --- settings and log ------------------------------------------------------------------------------------
+
+
+def setting_rows(base: Base) -> list[Row]:
+    """Return all settings that have a plain value, with where each comes from."""
+    rows: list[Row] = []
+    for section in type(base.config).model_fields:
+        _collect(rows, base, section, getattr(base.config, section))
+    return rows
+
+
+def _collect(rows: list[Row], base: Base, key: str, value: Any) -> None:
+    if isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            _collect(rows, base, f"{key}.{name}", getattr(value, name))
+    elif value is None or isinstance(value, (*_PLAIN_TYPES, tuple)):
+        rows.append(Row(key, key, toml_text(cast("object", value)) or "not set"))
+
+
+def toml_text(value: object) -> str:
+    """Return a plain value as TOML writes it; empty for none."""
+    if value is None:
+        return ""
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        import json
+
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(toml_text(item) for item in list(value)) + "]"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return str(value)
+
+
+def log_text(base: Base) -> Content:
+    """Return the end of the diagnostics log; warnings and errors stand out."""
+    from aar.observability.diagnostics_log import tail
+
+    lines = tail(base.paths.logs, _LOG_LINES)
+    if not lines:
+        return Content("The log is empty.")
+    return Content("\n").join(Content.styled(sanitize(line), _log_style(line)) for line in lines)
+
+
+def _log_style(line: str) -> str:
+    if " ERROR" in line or " CRITICAL" in line:
+        return "$error"
+    return "$warning" if " WARNING" in line else "$text-muted"
+
+
+def write_setting(base: Base, key: str, text: str) -> None:
+    """Write one setting into the user's config file.
+
+    Raises:
+        ConfigurationError: The key or value is wrong, or the file is.
+        StorageError: The file cannot be written.
+    """
+    from aar.config.edit import set_value
+
+    set_value(base.paths.user_config, key, text)
+
+
+def reread(options: Mapping[str, Any]) -> Base:
+    """Return settings and folders as the files, the environment and the flags tell them now.
+
+    Args:
+        options: For `aar.runtime.open_runtime`; those of the model's server are left out.
+
+    Raises:
+        ConfigurationError: A file is wrong.
+    """
+    from aar.runtime import open_base
+
+    names = ("cwd", "config_file", "profile", "sets", "flags", "model", "mode", "debug")
+    return open_base(**{name: options[name] for name in names if name in options})
