@@ -55,6 +55,11 @@ class Paths:
         return self.data / "outputs"
 
     @property
+    def spending(self) -> Path:
+        """What was spent, a file for each day."""
+        return self.data / "spending"
+
+    @property
     def user_config(self) -> Path:
         """The user's config file."""
         return self.config / "config.toml"

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from aar.config.schema import BudgetConfig, Config, GuardrailsConfig, LimitsConfig
+from aar.config.schema import BudgetConfig, Config, ContextConfig, GuardrailsConfig, LimitsConfig, ModelConfig
 from aar.core.approvals import PermissionManager
+from aar.core.compaction import Compactor
 from aar.core.guardrails import LoopGuardrails
 from aar.core.limits import RunLimits
 from aar.core.loop import run_loop
@@ -26,7 +27,7 @@ from aar.core.session import Session
 from aar.core.verify import Verifier, describe_failure
 from aar.core.view import SessionView
 from aar.protocol.errors import AarError, ErrorKind, ProviderError, UsageError, error_kind
-from aar.protocol.events import ErrorEvent, Notice, UserMessage
+from aar.protocol.events import Compaction, ErrorEvent, Notice, UserMessage
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
 from aar.protocol.ports import FileAccess
@@ -36,6 +37,8 @@ from aar.protocol.usage import Usage
 from aar.tools.executor import ToolExecutor
 
 if TYPE_CHECKING:
+    from aar.core.active_model import ActiveModel
+    from aar.core.budget import Budget
     from aar.core.files_coach import FilesCoach
 
 _GIVE_UP_S = 10.0
@@ -58,6 +61,8 @@ class AgentConfig:
         budget: When warnings are shown.
         max_prompt_chars: Longest prompt that is taken.
         max_attachment_bytes: Largest file that a prompt may attach with ``@``.
+        context: When the conversation is compacted.
+        model: How the model is asked that sums it up.
     """
 
     limits: LimitsConfig = field(default_factory=LimitsConfig)
@@ -65,6 +70,8 @@ class AgentConfig:
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     max_prompt_chars: int = 1_000_000
     max_attachment_bytes: int = 10_000_000
+    context: ContextConfig = field(default_factory=ContextConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
 
     @classmethod
     def from_config(cls, config: Config) -> AgentConfig:
@@ -75,6 +82,8 @@ class AgentConfig:
             budget=config.budget,
             max_prompt_chars=config.context.max_prompt_chars,
             max_attachment_bytes=config.context.max_attachment_bytes,
+            context=config.context,
+            model=config.model,
         )
 
 
@@ -115,6 +124,9 @@ class Agent:
         survey: Lists the project's files (dialect ``files``).
         log: Gets defects, for the diagnostics log.
         agent_id: ``main``, or a sub-agent's.
+        keep_output: Keeps a whole output (call id, text) and returns its reference for ``read_output``.
+        notes_model: Returns the model that sums up the conversation for one that answers.
+        budget: Money over runs, shared by the agents of a session; ``None``: only each run has limits.
     """
 
     def __init__(
@@ -130,8 +142,15 @@ class Agent:
         survey: Survey | None = None,
         log: Callable[[str, BaseException], None] | None = None,
         agent_id: str = "main",
+        keep_output: Callable[[str, str], str] | None = None,
+        notes_model: Callable[[ActiveModel], ActiveModel] = lambda active: active,
+        budget: Budget | None = None,
     ) -> None:
         self.config = config
+        self.budget = budget
+        self._keep_output = keep_output
+        self._notes_model = notes_model
+        self._view: SessionView | None = None
         self.executor = executor
         self.runner = runner
         self.queue = PromptQueue()
@@ -143,7 +162,7 @@ class Agent:
         self._files = files
         self._log = log
         self._agent_id = agent_id
-        self._task: asyncio.Task[StopReason] | None = None
+        self._task: asyncio.Task[Any] | None = None
         self._run: Run | None = None
         self._cancelled = False
         self._stop_asked = False
@@ -195,7 +214,12 @@ class Agent:
         content = self._checked(prompt)
         start = time.monotonic()
         record = RunRecord(session, new_id(), self._agent_id)
-        limits = RunLimits(self.config.limits, self.config.guardrails, warn_at=self.config.budget.warn_at)
+        limits = RunLimits(
+            self.config.limits,
+            self.config.guardrails,
+            warn_at=self.config.budget.warn_at,
+            budget=self.budget,
+        )
         session.set_state(AgentState.RUNNING, emit=record)
         self._cancelled = self._stop_asked = False
         self._task = asyncio.ensure_future(self._drive(content, source, session, record, limits))
@@ -216,6 +240,64 @@ class Agent:
         if caller is not None and caller.cancelling() > before:
             raise asyncio.CancelledError
         return _result(reason, session, record, limits, time.monotonic() - start)
+
+    def _look(self, session: Session) -> SessionView:
+        """Return how the model that answers now sees ``session``."""
+        self._view = self.adjust_view(self._make_view(session))
+        return self._view
+
+    def view_of(self, session: Session) -> SessionView:
+        """Return how the model that answers now sees ``session``, for `context_breakdown` and the like."""
+        view = self._view
+        return view if view is not None and view.session is session else self._look(session)
+
+    def _keeper(self, session: Session, record: RunRecord, limits: RunLimits) -> Compactor:
+        """Return what keeps ``session`` inside the window of the model."""
+        return Compactor(
+            lambda: self._view or self._look(session),
+            self.config.context,
+            self.config.model,
+            record,
+            keep=self._keep_output,
+            writer=self._notes_model,
+            set_state=lambda state: session.set_state(state, emit=record),
+            spent=limits.count,
+            remaining_s=lambda: limits.remaining_seconds,
+            on_new_prefix=self.runner.expect_new_prefix,
+        )
+
+    async def compact(self, session: Session, focus: str = "") -> Compaction | None:
+        """Sum up the oldest turns of ``session`` now; for ``/compact``.
+
+        Args:
+            session: Of which the model is to be sent less. What is stored stays.
+            focus: What is to be kept above all.
+
+        Returns:
+            The stored event; ``None`` when there is nothing that could be left out, or on `cancel`.
+
+        Raises:
+            UsageError: A run is under way.
+        """
+        if self._task is not None:
+            raise UsageError("A run is under way; interrupt it or wait for its end, then compact.")
+        record = RunRecord(session, new_id(), self._agent_id)
+        limits = RunLimits(self.config.limits, self.config.guardrails, budget=self.budget)
+        self._look(session)
+        if session.totals.state(self._agent_id) is not AgentState.IDLE:
+            session.set_state(AgentState.IDLE, emit=record)
+        keeper = self._keeper(session, record, limits)
+        keeper.idle_state = AgentState.IDLE
+        self._cancelled = False
+        task = asyncio.ensure_future(keeper.compact("manual", focus))
+        self._task = task
+        try:
+            await asyncio.wait({task})
+            return None if task.cancelled() else task.result()
+        finally:
+            task.cancel()
+            self._task = None
+            await session.sync()
 
     def _checked(self, prompt: str | Sequence[ContentBlock]) -> tuple[ContentBlock, ...]:
         content = as_prompt(prompt)
@@ -272,7 +354,7 @@ class Agent:
     ) -> Run:
         """Put the prompt, and what belongs to it, before the model; return the run."""
         self.runner.begin_run(record)
-        view = self.adjust_view(self._make_view(session))
+        view = self._look(session)
         if self._agent_id != "main" or session.prompt_sha256 != view.prompt.sha256:
             record.append(view.prompt.event())
         run = self._run = Run(
@@ -287,6 +369,7 @@ class Agent:
             remake_view=lambda: self._another_view(content, session, record),
             sync=lambda: self._sync_soon(session),
             set_state=lambda state: session.set_state(state, emit=record),
+            keeper=self._keeper(session, record, limits),
         )
         if self._stop_asked:
             run.stop()
@@ -305,7 +388,7 @@ class Agent:
         self, content: tuple[ContentBlock, ...], session: Session, record: RunRecord
     ) -> SessionView:
         """Return the view for the model that goes on in the middle of a run."""
-        view = self.adjust_view(self._make_view(session))
+        view = self._look(session)
         if self._agent_id != "main" or session.prompt_sha256 != view.prompt.sha256:
             record.append(view.prompt.event())
         if view.coach is not None and self._run is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from aar.core.totals import RunTotals, TotalsFold
 from aar.protocol.errors import ToolCategory, tool_error_text
@@ -44,6 +44,9 @@ INTERRUPTED_TEXT = tool_error_text(
 
 SUMMARY_HEADING = "Summary of the conversation so far:\n\n"
 """Stands before the summary of a compaction."""
+
+_LONG_ATTACHMENT = 8000
+"""Characters of an attached file that stays with its message when the turns around it are summarised."""
 
 _Key = tuple[str | None, int | None]
 
@@ -137,6 +140,25 @@ class _Saved:
     below: tuple[_Saved, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class TurnOutline:
+    """One turn as a compaction sees it.
+
+    Attributes:
+        role: ``user`` or ``assistant``.
+        message: The turn as the model is sent it.
+        seqs: Of its blocks; for a user turn of what was said, 0 for a summary.
+        results: Tool results with their seqs.
+        waits: Whether a call of this answer has no result yet.
+    """
+
+    role: Literal["user", "assistant"]
+    message: Message
+    seqs: list[int]
+    results: list[tuple[int, ToolResultBlock]] = field(default_factory=list[tuple[int, ToolResultBlock]])
+    waits: bool = False
+
+
 class MessageFold:
     """Folds the events of one agent, one by one, to the messages that its provider is sent.
 
@@ -185,6 +207,22 @@ class MessageFold:
             elif tail[-1].calls:
                 tail.append(_UserTurn(tail[-1]))
         return [*self._sealed, *(turn.build() for turn in tail)]
+
+    def with_compaction(self, event: Compaction) -> MessageFold:
+        """Return a fold that has taken ``event`` besides, for a look at what it would lead to."""
+        fold = MessageFold(self.agent_id)
+        fold._turns, fold._seq = list(self._turns), self._seq
+        fold._on_compaction(event.seq or self._seq + 1, event)
+        return fold
+
+    def outline(self) -> list[TurnOutline]:
+        """Return the turns with the places of their events, for a compaction to choose from."""
+        turns = list(self._turns)
+        if turns and isinstance(last := turns[-1], _Answer) and not last.real:
+            turns.pop()
+        return [
+            _outline(turn, turns[at + 1] if at + 1 < len(turns) else None) for at, turn in enumerate(turns)
+        ]
 
     # What a user turn is made of
 
@@ -277,13 +315,9 @@ class MessageFold:
     def _on_compaction(self, seq: int, event: Compaction) -> None:
         old = list(self._turns)
         self._saved = (*self._saved, _Saved(seq, old, self._saved))
-        kept = _turns_from(old, event.first_kept_seq)
-        summary: tuple[int, MessageBlock] = (0, TextBlock(text=SUMMARY_HEADING + event.summary))
-        if kept and isinstance(first := kept[0], _UserTurn):
-            first.content.insert(0, summary)
-        else:
-            kept.insert(0, _UserTurn(content=[summary]))
-        self._turns = kept
+        self._turns = _shrunk(old, {item.seq: item.note for item in event.shrunk})
+        if event.summary:
+            self._turns = _summarised(self._turns, event)
         self._sealed = []
 
     def _on_rewind(self, seq: int, event: Rewind) -> None:
@@ -356,6 +390,56 @@ def _turns_from(turns: list[_Turn], first_kept_seq: int) -> list[_Turn]:
             if content:
                 return [_UserTurn(content=content), *turns[index + 1 :]]
     return []
+
+
+def _summarised(turns: list[_Turn], event: Compaction) -> list[_Turn]:
+    """Return the turns with the summary in place of those before ``first_kept_seq``."""
+    kept = _turns_from(turns, event.first_kept_seq)
+    there = {seq for turn in kept if isinstance(turn, _UserTurn) for seq, _ in turn.content}
+    pinned = [
+        (seq, _without_attachment(block))
+        for turn in turns
+        if isinstance(turn, _UserTurn)
+        for seq, block in turn.content
+        if seq in event.kept_seqs and seq not in there
+    ]
+    summary: tuple[int, MessageBlock] = (0, TextBlock(text=SUMMARY_HEADING + event.summary))
+    if kept and isinstance(first := kept[0], _UserTurn):
+        first.content[:0] = [summary, *pinned]
+        return kept
+    return [_UserTurn(content=[summary, *pinned]), *kept]
+
+
+def _without_attachment(block: MessageBlock) -> MessageBlock:
+    """Return a block that outlives its turn: what the user wrote as it is, of a long file its name."""
+    if isinstance(block, ResourceBlock) and len(block.text) > _LONG_ATTACHMENT:
+        return TextBlock(text=f"[{block.uri} was attached here; read it again where it matters.]")
+    return block
+
+
+def _shrunk(turns: list[_Turn], notes: dict[int, str]) -> list[_Turn]:
+    """Return the turns with a note in place of each output in ``notes`` (by seq); changed ones are copies."""
+    if not notes:
+        return turns
+    changed: list[_Turn] = []
+    for turn in turns:
+        if isinstance(turn, _UserTurn) and any(seq in notes for seq, _ in turn.results.values()):
+            turn = _UserTurn(turn.answer, dict(turn.results), list(turn.content))
+            for call_id, (seq, block) in turn.results.items():
+                if seq in notes:
+                    short = block.model_copy(update={"output": notes[seq], "images": ()})
+                    turn.results[call_id] = (seq, short)
+        changed.append(turn)
+    return changed
+
+
+def _outline(turn: _Turn, following: _Turn | None) -> TurnOutline:
+    if isinstance(turn, _Answer):
+        seqs = [seq for seq, _ in turn.blocks]
+        return TurnOutline("assistant", turn.build(), seqs, waits=_is_open(turn, following))
+    results = list(turn.results.values())
+    said = [seq for seq, _ in turn.content]
+    return TurnOutline("user", turn.build(), said, results=results)
 
 
 def _is_open(answer: _Answer, following: _Turn | None) -> bool:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from aar.config.schema import GuardrailsConfig, LimitsConfig
 from aar.protocol.state import StopReason
 from aar.protocol.usage import Usage
+
+if TYPE_CHECKING:
+    from aar.core.budget import Budget
 
 _LAST_ANSWER_SHARE = 0.1
 _LAST_ANSWER_SECONDS = 20.0
@@ -18,6 +22,13 @@ class RunLimits:
 
     Near a limit something is kept back for one last answer without tools: the last step, a tenth of the
     seconds (20 at most), ``reserve_tokens``, ``reserve_cost_fraction``.
+
+    Args:
+        limits: ``[limits]``.
+        guardrails: What is kept back.
+        warn_at: Share of a limit at which there is a warning.
+        clock: Monotonic seconds.
+        budget: Money over runs; whichever limit is reached first ends the run.
     """
 
     def __init__(
@@ -27,7 +38,9 @@ class RunLimits:
         *,
         warn_at: float = 0.8,
         clock: Callable[[], float] = time.monotonic,
+        budget: Budget | None = None,
     ) -> None:
+        self._budget = budget
         self._limits = limits
         self._guardrails = guardrails
         self._warn_at = warn_at
@@ -56,6 +69,8 @@ class RunLimits:
         self._priceless = self._priceless or cost_usd is None
         self.usage += usage
         self.cost_usd += cost_usd or 0.0
+        if self._budget is not None:
+            self._budget.count(cost_usd)
 
     @property
     def exhausted(self) -> bool:
@@ -66,6 +81,7 @@ class RunLimits:
             or self.remaining_seconds == 0
             or (limits.tokens > 0 and self.usage.total >= limits.tokens)
             or (limits.usd > 0 and self.cost_usd >= limits.usd)
+            or (self._budget is not None and self._budget.exhausted)
         )
 
     def reached(self) -> StopReason | None:
@@ -77,8 +93,10 @@ class RunLimits:
             return StopReason.TIMEOUT
         if limits.tokens and self.usage.total >= limits.tokens - self._guardrails.reserve_tokens:
             return StopReason.BUDGET if self.steps or self.exhausted else None
-        reserve = limits.usd * self._guardrails.reserve_cost_fraction
-        if limits.usd and self.cost_usd >= limits.usd - reserve:
+        share = self._guardrails.reserve_cost_fraction
+        if limits.usd and self.cost_usd >= limits.usd * (1 - share):
+            return StopReason.BUDGET if self.steps or self.exhausted else None
+        if self._budget is not None and self._budget.reached(share):
             return StopReason.BUDGET if self.steps or self.exhausted else None
         return None
 
@@ -108,4 +126,6 @@ class RunLimits:
             passed.append(
                 "The price of this model is not known, so the cost limit cannot hold; --max-steps can."
             )
+        if self._budget is not None:
+            passed += self._budget.warnings(self._warn_at, self._guardrails.reserve_cost_fraction)
         return passed

@@ -7,16 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from aar.core.compaction import too_long
 from aar.core.guardrails import LoopGuardrails, Nudge, Verdict
 from aar.core.limits import RunLimits
 from aar.core.prompt_queue import PromptQueue
 from aar.core.provider_runner import ActiveModel, Answer, ProviderRunner, error_event
 from aar.core.verify import CheckResult, Verifier, describe_failure
-from aar.protocol.errors import ProviderError
+from aar.protocol.errors import ErrorKind, ProviderError
 from aar.protocol.events import ContextEvent, Event, Notice, ToolResult, UserMessage
 from aar.protocol.messages import TextBlock
 from aar.protocol.ports import Emit
 from aar.protocol.state import AgentState, StopReason
+from aar.protocol.usage import Usage
 from aar.providers.base import ProviderRequest
 from aar.tools.executor import ToolExecutor
 
@@ -69,6 +71,22 @@ class ModelView(Protocol):
         ...
 
 
+class ContextKeeper(Protocol):
+    """Keeps the conversation inside the model's window."""
+
+    async def before_request(self) -> None:
+        """Make room where there is too little."""
+        ...
+
+    async def after_overflow(self, error: ProviderError) -> None:
+        """Make room because the server refused; return when the request may be sent again."""
+        ...
+
+    def learn(self, usage: Usage) -> None:
+        """Take what the server counted."""
+        ...
+
+
 class Run:
     """The state of one run. Everything that must survive it is an event.
 
@@ -84,6 +102,7 @@ class Run:
         remake_view: Makes the view anew when another model goes on.
         sync: Makes the session durable.
         set_state: Records the agent's state.
+        keeper: Keeps the conversation inside the model's window.
     """
 
     def __init__(
@@ -100,7 +119,9 @@ class Run:
         remake_view: Callable[[], Awaitable[ModelView]] | None = None,
         sync: Callable[[], object] | None = None,
         set_state: Callable[[AgentState], object] = lambda state: None,
+        keeper: ContextKeeper | None = None,
     ) -> None:
+        self._keeper = keeper
         self._emit = emit
         self._view = view
         self._runner = runner
@@ -138,17 +159,39 @@ class Run:
     async def _request(self, *, tools: bool) -> Answer:
         self.limits.steps += 1
         self._emit.step = self.limits.steps
-        answer = await self._runner.request(
+        answer = await self._ask_in_window(tools)
+        self.limits.count(answer.usage, answer.cost_usd)
+        for note in self._view.take_notes():
+            self._emit.append(Notice(message=note, code="coach"))
+        return answer
+
+    async def _ask_in_window(self, tools: bool) -> Answer:
+        """Ask; when the server finds the conversation too long, shorten it and ask once more."""
+        keeper = self._keeper
+        if keeper is None:
+            return await self._ask_model(tools)
+        await keeper.before_request()
+        try:
+            answer = await self._ask_model(tools)
+        except ProviderError as error:
+            if error.error_kind is not ErrorKind.CONTEXT_OVERFLOW:
+                raise
+            await keeper.after_overflow(error)
+            try:
+                answer = await self._ask_model(tools)
+            except ProviderError as again:
+                raise (too_long(again) if again.error_kind is error.error_kind else again) from error
+        keeper.learn(answer.usage)
+        return answer
+
+    async def _ask_model(self, tools: bool) -> Answer:
+        return await self._runner.request(
             self._view.request(tools=tools),
             self._emit,
             make_parser=self._view.make_parser(tools=tools),
             remaining_s=lambda: self.limits.remaining_seconds,
             remake=partial(self._remake, tools),
         )
-        self.limits.count(answer.usage, answer.cost_usd)
-        for note in self._view.take_notes():
-            self._emit.append(Notice(message=note, code="coach"))
-        return answer
 
     async def _remake(
         self, tools: bool, active: ActiveModel

@@ -39,7 +39,8 @@ _TOKENS_PER_CHARACTER = (
     (bytes(range(0xE0, 0xF0)), 1.25),
     (bytes(range(0xF0, 0xF5)), 3.0),
 )
-_MESSAGE_TOKENS = 4
+MESSAGE_TOKENS = 4
+"""What surrounds the content of each message."""
 
 
 def estimate_text(text: str) -> int:
@@ -60,7 +61,7 @@ def estimate_text(text: str) -> int:
 
 def estimate_message(message: Message) -> int:
     """Return about how many tokens ``message`` is."""
-    return _MESSAGE_TOKENS + sum(_estimate_block(block) for block in message.content)
+    return MESSAGE_TOKENS + sum(estimate_block(block) for block in message.content)
 
 
 class MessageEstimates:
@@ -87,7 +88,8 @@ def estimate_tools(tools: Iterable[ToolSpec]) -> int:
     )
 
 
-def _estimate_block(block: object) -> int:
+def estimate_block(block: object) -> int:
+    """Return about how many tokens one block of a message is."""
     match block:
         case TextBlock() | ReasoningBlock():
             return estimate_text(block.text)

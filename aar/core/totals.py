@@ -17,6 +17,7 @@ from aar.protocol.events import (
     PlanItem,
     PromptEvent,
     ProviderMeta,
+    Rewind,
     SessionEvent,
     Setting,
     StateEvent,
@@ -27,6 +28,15 @@ from aar.protocol.events import (
 from aar.protocol.state import AgentState, StopReason
 from aar.protocol.usage import Usage
 
+COMPACTION_AGENT = "compaction"
+"""Agent id of the requests that write summaries: they cost money, and are no steps."""
+
+
+def answering_model(meta: ProviderMeta) -> str:
+    """Return the model of an answer as ``provider/model``."""
+    named = meta.model.startswith(f"{meta.provider}/")
+    return meta.model if named else f"{meta.provider}/{meta.model}"
+
 
 @dataclass(slots=True)
 class RunTotals:
@@ -35,6 +45,7 @@ class RunTotals:
     Attributes:
         cost_usd: Sum of the known prices, in US dollars.
         cost_known: False when a request had no known price; then ``cost_usd`` is a lower bound.
+        cache_saved_usd: What prompt caches spared, as far as prices are known.
         requests: Model requests.
         steps: Steps that had a model request.
         tool_calls: Calls that models asked for.
@@ -44,6 +55,7 @@ class RunTotals:
 
     cost_usd: float = 0.0
     cost_known: bool = True
+    cache_saved_usd: float = 0.0
     requests: int = 0
     steps: int = 0
     tool_calls: int = 0
@@ -75,6 +87,7 @@ class RunTotals:
         tokens[3] += usage.cache_write
         tokens[4] += usage.reasoning
         self._estimated = self._estimated or usage.estimated
+        self.cache_saved_usd += meta.cache_saved_usd or 0.0
         self.requests += 1
         self.steps += new_step
         if meta.cost_usd is None:
@@ -100,6 +113,8 @@ class TotalsFold:
         states: Last state by agent id.
         prompt_sha256: Hash of the main agent's system prompt as last stored.
         last_compaction_seq: Seq of the main agent's last compaction, or 0.
+        compactions: Seq of the last compaction or rewind by agent id; not there: the conversation only grew.
+        models: Numbers by model (``provider/model``).
     """
 
     def __init__(self) -> None:
@@ -115,6 +130,8 @@ class TotalsFold:
         self.stop_reason: StopReason | None = None
         self.states: dict[str, AgentState] = {}
         self.last_compaction_seq = 0
+        self.compactions: dict[str, int] = {}
+        self.models: dict[str, RunTotals] = {}
         self.prompt_sha256: str | None = None
         self._named = False
         self._open: dict[str, dict[str, ToolCall]] = {}
@@ -133,6 +150,7 @@ class TotalsFold:
             StateEvent: self._on_state,
             ErrorEvent: self._on_error,
             Compaction: self._on_compaction,
+            Rewind: self._on_rewind,
             PromptEvent: self._on_prompt,
         }
 
@@ -244,10 +262,16 @@ class TotalsFold:
     def _on_meta(self, event: ProviderMeta) -> None:
         self._on_answer(event)
         key = (event.run_id, event.step)
-        new_step = event.step is not None and self._counted.get(event.agent_id) != key
+        of_loop = event.step is not None and event.agent_id != COMPACTION_AGENT
+        new_step = of_loop and self._counted.get(event.agent_id) != key
         self._counted[event.agent_id] = key
         for totals in self._scopes(event):
             totals.add_request(event, new_step=new_step)
+        name = answering_model(event)
+        model = self.models.get(name)
+        if model is None:
+            model = self.models[name] = RunTotals()
+        model.add_request(event, new_step=new_step)
 
     def _on_plan(self, event: PlanEvent) -> None:
         if event.agent_id == "main":
@@ -262,7 +286,11 @@ class TotalsFold:
         for totals in self._scopes(event):
             totals.errors += 1
 
+    def _on_rewind(self, event: Rewind) -> None:
+        self.compactions[event.agent_id] = event.seq or 0
+
     def _on_compaction(self, event: Compaction) -> None:
+        self.compactions[event.agent_id] = event.seq or 0
         if event.agent_id == "main":
             self.last_compaction_seq = event.seq or 0
 

@@ -260,6 +260,8 @@ class ShrunkOutput(_Record):
 
     seq: int
     note: Text
+    output_ref: str | None = None
+    """Where the whole output is kept, for ``read_output``."""
 
 
 class Compaction(Event, frozen=True):

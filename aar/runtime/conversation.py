@@ -14,11 +14,12 @@ from typing import Any, Literal, get_args
 from aar.config.schema import PermissionMode
 from aar.config.tighten import stricter_mode
 from aar.core.agent import Agent, RunResult
+from aar.core.context_parts import Part, context_breakdown
 from aar.core.prompt import MODE_NOTES
 from aar.core.prompt_queue import Prompt, as_prompt
 from aar.core.session import Session
 from aar.protocol.errors import UsageError
-from aar.protocol.events import ContextEvent, Event, Setting
+from aar.protocol.events import Compaction, ContextEvent, Event, Setting
 from aar.protocol.messages import ContentBlock, TextBlock
 from aar.runtime.base import log_failure
 from aar.runtime.parts import Runtime
@@ -169,6 +170,28 @@ class Conversation:
         if checkpoints is None:
             raise UsageError("No checkpoints are kept: [checkpoints] enabled is off.")
         return Undo(checkpoints.store, self.session)
+
+    async def compact(self, focus: str = "") -> Compaction | None:
+        """Sum up the oldest turns for the model now; `interrupt` ends it. See `Agent.compact`.
+
+        Raises:
+            UsageError: A run is under way.
+        """
+        if self.running:
+            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end, then compact.")
+        work = asyncio.get_running_loop().create_task(self.agent.compact(self.session, focus))
+        self._task = asyncio.get_running_loop().create_task(self._until(work))
+        return await asyncio.shield(work)
+
+    async def _until(self, work: asyncio.Task[Compaction | None]) -> None:
+        try:
+            await asyncio.wait({work})
+        finally:
+            self._task = None
+
+    def context(self) -> list[Part]:
+        """Return what fills the window of the model that answers now."""
+        return context_breakdown(self.session, self.agent.view_of(self.session))
 
     # --- settings of the session -------------------------------------------------------------------------
 
