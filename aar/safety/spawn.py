@@ -177,7 +177,8 @@ class ProcessSpawner:
         if request.kind != "tool" or self.wall == "none" or self._wall is None:
             return Fence(), "none"
         writable = tuple(path.resolve() for path in request.writable)
-        limits = Limits(writable, request.read_only, request.network, writes_config(request.argv))
+        lasting = request.timeout_s is None
+        limits = Limits(writable, request.read_only, request.network, writes_config(request.argv), lasting)
         return self._wall.fence(limits), self._wall.name
 
     def _limits(self, request: SpawnRequest) -> dict[str, int]:

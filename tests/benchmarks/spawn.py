@@ -1,8 +1,9 @@
 """Cost of starting ``true``: bare ways, and the spawn server without and with each wall that works here.
 
-    python -m tests.benchmarks.spawn [RUNS]
+    python -m tests.benchmarks.spawn [RUNS] [FOLDER]
 
-The ways take turns, so that load on the machine meets them alike. The workspace is a small git repository.
+The ways take turns, so that load on the machine meets them alike. The workspace is a small git repository, made
+in FOLDER. Commands have a time limit, as those of the shell tool do; "lasting" ones have none.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def plain() -> None:
     subprocess.run(["/bin/true"], check=True, capture_output=True)
 
 
-async def main(runs: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+async def main(runs: int, where: str | None) -> None:
+    with tempfile.TemporaryDirectory(dir=where) as folder:
         workspace = Path(folder)
         subprocess.run(["git", "init", "-q", folder], check=True)
         (workspace / "main.py").write_text("print(1)\n")
@@ -53,7 +54,10 @@ async def main(runs: int) -> None:
             "subprocess.run": [],
             **{name: [] for name in spawners},
         }
-        request = SpawnRequest(("/bin/true",), workspace)
+        if walled := spawners.get("spawn(), bubblewrap"):
+            times["bubblewrap, lasting"] = []
+        request = SpawnRequest(("/bin/true",), workspace, timeout_s=120)
+        lasting = SpawnRequest(("/bin/true",), workspace)
         for spawner in spawners.values():
             await spawner.run(request)
         for _ in range(runs):
@@ -65,6 +69,11 @@ async def main(runs: int) -> None:
                 began = time.perf_counter()
                 await spawner.run(request)
                 times[name].append(time.perf_counter() - began)
+            if walled:
+                began = time.perf_counter()
+                await walled.run(lasting)
+                times["bubblewrap, lasting"].append(time.perf_counter() - began)
+        print(f"{runs} runs each in {folder}, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
         for name, values in times.items():
             low, middle = min(values) * 1000, statistics.median(values) * 1000
             print(f"{name:22} median {middle:6.2f} ms   least {low:6.2f} ms")
@@ -73,4 +82,5 @@ async def main(runs: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 200))
+    runs, where = [*sys.argv[1:], *("200", "")[len(sys.argv) - 1 :]][:2]
+    asyncio.run(main(int(runs), where or None))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from aar.safety.sandbox.masks import is_mask
 from tests.sandbox.conftest import SECRET, Stage
 
 # name: (attack of SECURITY.md, code)
@@ -259,18 +260,35 @@ async def test_protected_paths_stay_as_they_are(stage: Stage, name: str) -> None
     if (moved := stage.workspace / "scratch-git").exists():
         shutil.rmtree(stage.workspace / ".git")
         moved.rename(stage.workspace / ".git")
-    if stage.spawner.wall == "landlock":
+    prevented = stage.spawner.wall == "bubblewrap" and (
+        name.startswith(("git", "existing", "after renaming"))
+    )
+    if not prevented and name != "shared git folder":
         assert result.notices
         assert b"[aar: " in result.output
-    if stage.spawner.wall == "landlock":
-        return
-    leftovers = {entry.name for entry in stage.workspace.iterdir()} & {
-        "AGENTS.md",
-        ".vscode",
-        ".claude",
-        ".envrc",
-    }
-    assert leftovers == set()
+    present = {entry.name for entry in stage.workspace.iterdir()}
+    assert not present & {"AGENTS.md", ".claude", ".envrc", ".codex", ".aar"}
+
+
+@pytest.mark.parametrize("name", [name for name in PROTECTED if "git" not in name])
+async def test_protected_paths_are_never_made_by_a_command_without_a_time_limit(
+    stage: Stage, name: str
+) -> None:
+    _, code, path = PROTECTED[name]
+    shutil.rmtree(stage.workspace / ".vscode", ignore_errors=True)
+    watch = f"\nprint('ESCAPED' if {path!r} and os.path.lexists({path!r}) and not os.path.isdir({path!r}) else '')"
+    result = await stage.attack(f"try:\n    {code}\nexcept OSError: pass{watch}", timeout_s=None)
+    # The other wall can only undo it.
+    assert b"ESCAPED" not in result.output or stage.spawner.wall == "landlock"
+    assert path is None or not os.path.lexists(stage.workspace / path)
+    assert (stage.workspace / ".husky/pre-commit").read_text() == "true\n"
+    assert not any(is_mask(entry) for entry in stage.workspace.iterdir())
+
+
+async def test_a_listing_shows_no_folders_that_are_not_the_users(stage: Stage) -> None:
+    before = {entry.name for entry in stage.workspace.iterdir()}
+    result = await stage.shell("ls -A1", timeout_s=10)
+    assert set(result.output.decode().split()) == before
 
 
 @pytest.mark.parametrize("name", ["chmod", "time stamps", "extended attributes", "secret in the workspace"])

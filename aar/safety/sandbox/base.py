@@ -20,12 +20,14 @@ class Limits:
         read_only: Whether the workspace may not be written either.
         network: Whether the network may be used.
         git_config: Whether ``.git/config`` may be written; what it may execute is compared afterwards.
+        lasting: Whether the command has no end that is known: then what it makes cannot wait to be compared.
     """
 
     writable: tuple[Path, ...] = ()
     read_only: bool = False
     network: bool = False
     git_config: bool = False
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 
 from aar.safety.sandbox.base import Fence, Limits, Plan, Probe
-from aar.safety.sandbox.layout import Protection, protect
-from aar.safety.sandbox.scan import WorkspaceScan
+from aar.safety.sandbox.layout import Layout, Protection, protect, stamp
+from aar.safety.sandbox.scan import Findings, WorkspaceScan
 from aar.safety.sandbox.seccomp import build_filter
 
 _USUAL = Path("/usr/bin/bwrap")
@@ -60,6 +60,12 @@ class BubblewrapWall:
         self._session_network = True
         self._own_proc = True
         self.scan = WorkspaceScan(plan.workspace, plan.readable)
+        self._layout = Layout(plan)
+        self._fences: dict[Limits, tuple[object, Fence]] = {}
+        sockets = [Path(name) for name in _SOCKETS] + [plan.home / name for name in _HOME_SOCKETS]
+        self._hideable = (*plan.secrets, *sockets)
+        watched = (*self._hideable, plan.workspace, *plan.writable, *plan.caches)
+        self._watched = tuple(map(str, watched))
 
     @property
     def covers(self) -> tuple[str, ...]:
@@ -68,7 +74,7 @@ class BubblewrapWall:
         return (
             "everything outside the workspace, added folders, /tmp and package caches is read-only",
             f"{len(self._plan.secrets)} secret paths, and secret files in the workspace, are not read",
-            "protected paths of the workspace are not written, nor made",
+            "protected paths of the workspace are not written; made where absent, they are removed again",
             f"network off: {lone if self._session_network else 'each command has loopback only'}",
             "processes outside are not seen; /tmp, /dev, /run and shared memory are its own",
             "no capabilities, no new namespaces, no system calls that the seccomp filter denies",
@@ -80,6 +86,8 @@ class BubblewrapWall:
         gaps = [
             "package caches are shared with your own tools, which may use what a command leaves there",
             "secret files in the workspace whose content git has committed can be read",
+            "absent protected paths (such as AGENTS.md) can be made while a command with a time limit runs; "
+            "afterwards changes are undone (git hooks, and whatever runs without a limit: never made)",
             "sockets of services outside /run and /tmp can be reached where their file mode allows it",
             "git repositories that a command makes itself are not protected",
         ]
@@ -106,9 +114,23 @@ class BubblewrapWall:
         return None
 
     def fence(self, limits: Limits) -> Fence:
-        """Return the arguments for ``limits`` as the file system is now."""
-        session = self._session_network and not limits.network
+        """Return the arguments for ``limits`` as the file system is now, made again when that differs."""
         findings = self.scan.findings()
+        state = (
+            findings,
+            self._layout.state(findings.git_folders),
+            stamp(self._watched),
+            stamp(map(str, limits.writable)),
+            self._session_network,
+            self._own_proc,
+        )
+        known = self._fences.get(limits)
+        if known is None or known[0] != state:
+            known = self._fences[limits] = state, self._make(limits, findings)
+        return known[1]
+
+    def _make(self, limits: Limits, findings: Findings) -> Fence:
+        session = self._session_network and not limits.network
         protection = protect(self._plan, limits, findings.git_folders)
         words = [str(self._program), *self._namespaces(limits, session), *self._system()]
         words += self._writable(limits)
@@ -204,19 +226,17 @@ class BubblewrapWall:
         return words
 
     def _hidden(self, found: tuple[Path, ...]) -> list[str]:
-        plan = self._plan
-        sockets = [Path(name) for name in _SOCKETS] + [plan.home / name for name in _HOME_SOCKETS]
         words: list[str] = []
         last = "\0"
         # Sorted, so that what lies in a hidden folder comes right after it.
-        for path in sorted({*plan.secrets, *found, *sockets}):
+        for path in sorted({*self._hideable, *found}):
             text = str(path)
             if text.startswith(last) or not os.path.lexists(text) or text != os.path.realpath(text):
                 continue
             if not self._reaches(path):
                 continue
             last = text + "/"
-            words += ["--ro-bind", str(plan.blank / ("folder" if path.is_dir() else "file")), text]
+            words += ["--ro-bind", str(self._plan.blank / ("folder" if path.is_dir() else "file")), text]
         return words
 
     def _reaches(self, path: Path) -> bool:

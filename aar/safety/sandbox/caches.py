@@ -6,6 +6,7 @@ private folder by its variable. So the home is never opened, and nothing is made
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,7 @@ def cache_folders(environ: Mapping[str, str], home: Path) -> tuple[Path, ...]:
     """Return what is there and may be written."""
     found: list[Path] = []
     for cache in CACHES:
-        top = _place(cache, environ, home)
+        top = Path(_place(cache, environ, home))
         parts = [top / name for name in cache.inner] if cache.inner else [top]
         found += [path.resolve() for path in parts if path.exists()]
     return tuple(found)
@@ -56,12 +57,14 @@ def cache_folders(environ: Mapping[str, str], home: Path) -> tuple[Path, ...]:
 
 def cache_variables(environ: Mapping[str, str], home: Path, temp: Path, *, every: bool) -> dict[str, str]:
     """Return the variables for caches that are not there, or for all of them."""
+    # Plain strings: this is asked for each command.
+    inside = os.path.join(temp, "caches")  # noqa: PTH118
     return {
-        cache.variable: str(temp / "caches" / cache.usual.rpartition("/")[2])
+        cache.variable: f"{inside}/{cache.usual.rpartition('/')[2]}"
         for cache in CACHES
-        if every or not _place(cache, environ, home).exists()
+        if every or not os.path.exists(_place(cache, environ, home))  # noqa: PTH110
     }
 
 
-def _place(cache: Cache, environ: Mapping[str, str], home: Path) -> Path:
-    return Path(environ.get(cache.variable) or home / cache.usual)
+def _place(cache: Cache, environ: Mapping[str, str], home: Path) -> str:
+    return environ.get(cache.variable) or os.path.join(home, cache.usual)  # noqa: PTH118

@@ -60,14 +60,25 @@ class Keeper:
 
     def __init__(self) -> None:
         self._known: dict[Path, Leaf] = {}
+        self._ways: dict[Path, tuple[Path, ...]] = {}
+
+    def way(self, path: Path) -> tuple[Path, ...]:
+        """Return the folders above ``path``, from the top, without the root."""
+        if path not in self._ways:
+            self._ways[path] = tuple(reversed(path.parents))[1:]
+        return self._ways[path]
 
     def take(self, paths: Iterable[Path]) -> Snapshot:
         """Return all that lies at and below ``paths`` (absolute), and the folders on the way to them."""
         found: Snapshot = {}
+        seen: dict[Path, Leaf | None] = {}
         for path in paths:
-            for parent in list(reversed(path.parents))[1:]:
-                if (leaf := self._leaf(parent)) is not None:
-                    found.setdefault(parent, leaf)
+            for parent in self.way(path):
+                if parent not in seen:
+                    seen[parent] = leaf = self._leaf(parent)
+                    if leaf is not None:
+                        found.setdefault(parent, leaf)
+                leaf = seen[parent]
                 if leaf is None or leaf.kind != "folder":
                     break
             else:
@@ -88,7 +99,7 @@ class Keeper:
 
     def _leaf(self, path: Path) -> Leaf | None:
         try:
-            status = path.lstat()
+            status = os.lstat(path)
             mode = stat.S_IMODE(status.st_mode)
             if stat.S_ISDIR(status.st_mode):
                 return Leaf("folder", mode)
@@ -134,7 +145,7 @@ class Guard:
         self._paths = tuple(paths)
         self._aside = aside
         self._before = keeper.take(self._paths)
-        self._parents = {parent for path in self._paths for parent in path.parents}
+        self._parents = {parent for path in self._paths for parent in keeper.way(path)}
 
     def accept(self, path: Path) -> None:
         """Take ``path`` as it is now: aar itself has written it, with leave."""

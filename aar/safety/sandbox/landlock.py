@@ -22,7 +22,7 @@ from pathlib import Path
 from aar.protocol.errors import SandboxError
 from aar.safety.sandbox.base import CAP_DAC_OVERRIDE, Fence, Limits, Plan, Probe
 from aar.safety.sandbox.bubblewrap import windows_subsystem
-from aar.safety.sandbox.layout import everything
+from aar.safety.sandbox.layout import Layout, everything
 from aar.safety.sandbox.seccomp import build_filter
 
 _CREATE_RULESET, _ADD_RULE = 444, 445
@@ -127,6 +127,8 @@ class LandlockWall:
         self._abi = abi_version()
         self._private_network = sys.platform == "linux"
         self._rulesets: dict[Limits, Ruleset] = {}
+        self._layout = Layout(plan)
+        self._guarded: dict[Limits, tuple[object, tuple[Path, ...]]] = {}
         self._filters = {internet: build_filter(internet) for internet in (True, False)}
 
     @property
@@ -185,11 +187,10 @@ class LandlockWall:
         steps: dict[str, object] = {"private_network": private, "seccomp": program.decode("latin-1")}
         # Also a user who is not root may hold some, and has all of them in an own user namespace.
         steps["keep_capabilities"] = self._kept_capabilities()
-        key = replace(limits, git_config=False)
+        key = replace(limits, git_config=False, lasting=False)
         if key not in self._rulesets:
             self._rulesets[key] = self._make(key, tcp=internet)
-        guarded = everything(self._plan, limits, ())
-        return Fence(steps, self._rulesets[key].fd, guarded=guarded)
+        return Fence(steps, self._rulesets[key].fd, guarded=self._everything(replace(limits, lasting=False)))
 
     def weaken(self, probe: Probe) -> bool:
         """Without a network namespace, internet sockets are denied as a whole."""
@@ -216,6 +217,13 @@ class LandlockWall:
         for ruleset in self._rulesets.values():
             os.close(ruleset.fd)
         self._rulesets.clear()
+
+    def _everything(self, limits: Limits) -> tuple[Path, ...]:
+        state = self._layout.state(())
+        known = self._guarded.get(limits)
+        if known is None or known[0] != state:
+            known = self._guarded[limits] = state, everything(self._plan, limits, ())
+        return known[1]
 
     def _kept_capabilities(self) -> int:
         """Root needs to pass by file modes in a workspace that is somebody else's, and only there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,6 +12,20 @@ from aar.safety.sandbox.base import Limits, Plan
 from aar.safety.sandbox.masks import is_mask
 
 _MAX_MODULES = 50
+Stamp = tuple[tuple[int, ...] | None, ...]
+
+
+def stamp(paths: Iterable[str]) -> Stamp:
+    """Return kind, mode and identity of what lies at each path: what a fence for them depends on."""
+    found: list[tuple[int, ...] | None] = []
+    for path in paths:
+        try:
+            status = os.lstat(path)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_mode, status.st_ino))
+    return tuple(found)
 
 
 @dataclass(slots=True)
@@ -49,12 +64,12 @@ def protect(plan: Plan, limits: Limits, nested: Iterable[Path] = ()) -> Protecti
     # The workspace's own may have been made since the plan was.
     tops = dict.fromkeys((plan.workspace / ".git", *plan.git_folders, *nested))
     folders = [folder for top in tops for folder in (top, *_modules(top))]
-    bare = _is_empty(plan.workspace)
+    bare = is_empty(plan.workspace)
     for path in plan.protected:
         # What ``git clone … .`` brings into an empty folder is the project.
         cloned = bare and limits.git_config and path != plan.workspace / ".aar"
         if not cloned and not _is_of_git(path, plan) and not _unlocked(path, plan, limits):
-            _sort(path, _root_of(path, plan), found, mask=not bare)
+            _sort(path, _root_of(path, plan), found, mask=limits.lasting and not bare)
     for folder in folders:
         _sort_git(folder, plan, limits, found)
     link = plan.workspace / ".git"
@@ -63,6 +78,46 @@ def protect(plan: Plan, limits: Limits, nested: Iterable[Path] = ()) -> Protecti
     elif not link.exists():
         found.guarded += [link / "hooks", link / "config"]
     return found.tidy()
+
+
+class Layout:
+    """Tells cheaply whether `protect` would say something else than before.
+
+    Args:
+        plan: The session.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._modules = tuple(
+            str(top / "modules") for top in dict.fromkeys((plan.workspace / ".git", *plan.git_folders))
+        )
+        self._watched: dict[object, tuple[str, ...]] = {}
+
+    def state(self, nested: tuple[Path, ...]) -> object:
+        """Return something that is equal as long as `protect` would say the same."""
+        listings = tuple(map(_changed, self._modules))
+        key = nested, listings
+        if key not in self._watched:
+            self._watched = {key: tuple(map(str, _depends_on(self._plan, nested)))}
+        return key, stamp(self._watched[key]), is_empty(self._plan.workspace)
+
+
+def _changed(folder: str) -> int:
+    """Return when the listing of ``folder`` last changed; 0 where there is none."""
+    try:
+        return os.stat(folder).st_mtime_ns  # noqa: PTH116 - a plain string is cheaper
+    except OSError:
+        return 0
+
+
+def _depends_on(plan: Plan, nested: tuple[Path, ...]) -> list[Path]:
+    """Return every path whose kind `protect` looks at."""
+    tops = dict.fromkeys((plan.workspace / ".git", *plan.git_folders, *nested))
+    folders = [folder for top in tops for folder in (top, *_modules(top))]
+    ends = [*plan.protected, *(folder / name for folder in folders for name in ("hooks", "config"))]
+    steps = [step for path in ends for step in (*_between(_root_of(path, plan), path), path)]
+    return list(dict.fromkeys((*tops, *folders, *steps)))
 
 
 def everything(plan: Plan, limits: Limits, nested: Iterable[Path] = ()) -> tuple[Path, ...]:
@@ -141,9 +196,10 @@ def _modules(folder: Path) -> list[Path]:
     return [path for path in found[:_MAX_MODULES] if (path / "HEAD").is_file()]
 
 
-def _is_empty(folder: Path) -> bool:
+def is_empty(folder: Path) -> bool:
     """Masks in an empty folder would keep ``git clone … .`` from working; there everything is compared."""
     try:
-        return all(is_mask(path) for path in folder.iterdir())
+        with os.scandir(folder) as entries:
+            return all(entry.is_dir(follow_symlinks=False) and is_mask(Path(entry.path)) for entry in entries)
     except OSError:
         return False

@@ -1,8 +1,10 @@
 """Empty folders that stand for absent protected paths while commands run.
 
 A path that is not there cannot be bound read-only, and what is bound over must exist (DESIGN 12). So an
-empty folder is made for as long as a command runs. Every user holds a shared lock on it: who gets it alone
-was the last one and removes it, also what a killed aar has left behind.
+empty folder is made for as long as a command runs: for git hooks, and for every path when the command has
+no time limit. For the others it would cost a millisecond each, and mislead who lists the folder. Every user
+holds a shared lock on it: who gets it alone was the last one and removes it, also what a killed aar has left
+behind.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ Processes::
 
     aar ── spawn server ── supervisor (one a command) ── the command ── its descendants
 
+Supervisor and child are forked before they are needed (see `aar.safety.spawn_server.spare`).
 The supervisor adopts every orphan below it (PR_SET_CHILD_SUBREAPER), also those that left the process
 group by ``setsid``, so that the tree can be killed whole. It kills the tree when the command has ended,
 when it is told to, and when aar (its control socket) or the server has died.

@@ -6,7 +6,14 @@ import errno
 import os
 import stat
 
-from aar.safety.spawn_server.kernel import LINUX, PR_SET_PDEATHSIG, StageError, prctl, quietly, signal
+from aar.safety.spawn_server.kernel import (
+    LINUX,
+    PR_SET_PDEATHSIG,
+    StageError,
+    prctl,
+    quietly,
+    signal,
+)
 from aar.safety.spawn_server.walls import raise_wall, set_limits, tasks_of_machine
 
 TYPE_CHECKING = False

@@ -17,6 +17,8 @@ from aar.safety.spawn_server.wire import receive, unpack
 
 MASK_MODE = 0o1555
 """Mode of the empty folders that stand for absent protected paths (see `aar.safety.sandbox.masks`)."""
+PREPARE_AFTER_MS = 10
+"""Milliseconds of quiet until the next pair is forked: at once it would hold up the command that begins."""
 END_LIMIT_S = 4.0
 """Seconds that the server gives its supervisors once aar is gone."""
 
@@ -33,6 +35,8 @@ class Server:
         self.network = PrivateNetwork()
         self.supervisors: set[int] = set()
         self.masks: set[str] = set()
+        self.prepared = False
+        """Whether the next request has what it needs, or nothing can be prepared."""
         self._spare: Spare | None = None
 
     def take(self, body: bytes, fds: list[int]) -> None:
@@ -56,11 +60,13 @@ class Server:
             quietly(os.write, fds[0], text.encode(errors="replace"))
         finally:
             self._spare = None
+            self.prepared = False
             for fd in fds:
                 os.close(fd)
 
     def prepare(self) -> None:
         """Have a pair ready for the next request."""
+        self.prepared = True
         quietly(self._get_spare)
 
     def close(self) -> None:
@@ -154,7 +160,9 @@ def serve(fd: int) -> None:
             pass  # The end of the socket tells it too.
     gc.freeze()
     while True:
-        ready = {fd for fd, _ in poller.poll()}
+        ready = {fd for fd, _ in poller.poll(None if server.prepared else PREPARE_AFTER_MS)}
+        if not ready:
+            server.prepare()
         if wake_read in ready:
             os.read(wake_read, 4096)
             reap_orphans(server.supervisors)
@@ -163,7 +171,6 @@ def serve(fd: int) -> None:
             if message is None:
                 break
             server.take(*message)
-            server.prepare()
         elif ready - {wake_read}:
             break
     server.close()
