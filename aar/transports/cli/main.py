@@ -15,7 +15,11 @@ from aar.transports.cli.groups import NearestGroup
 _COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run:run", "Do one task and print the answer."),
     "tui": ("tui:tui", "Work with the assistant on the full screen."),
+    "chat": ("chat:chat", "Talk with the assistant line by line."),
     "sessions": ("sessions:sessions", "List, show, copy, rename and delete sessions."),
+    "undo": ("undo:undo", "Take back what the last steps did."),
+    "redo": ("undo:redo", "Take the last undo back."),
+    "checkpoints": ("undo:checkpoints", "List, show and restore kept states of the files."),
     "config": ("config:config", "Show, read and change settings."),
     "auth": ("auth:auth", "Keep, list and forget keys of model servers."),
     "models": ("models:models", "List models, and fetch the embedded one."),
