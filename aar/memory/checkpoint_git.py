@@ -189,7 +189,7 @@ class GitEngine:
                     skipped[nested] = f"one of more than {MAX_NESTED} repositories inside"
                 else:
                     todo.append(nested)
-        return State("git", roots, tuple(empty[:MAX_EMPTY]), skipped)
+        return State("git", roots, tuple(dict.fromkeys(empty))[:MAX_EMPTY], skipped)
 
     def forget(self) -> None:
         """Forget what was written: the indexes are gone."""
@@ -252,6 +252,8 @@ class GitEngine:
                     "update-index", "-z", "--index-info", root=root, index=index, stdin=lines
                 )
             await self._add(root, prefix, index, add, found)
+            if found.hidden:
+                return await self._update(prefix, index)
             tree = await self._git.demand("write-tree", root=root, index=index)
             self._trees[prefix] = (_stamp(file), tree.decode("ascii").strip())
         found.tree = self._trees[prefix][1]
@@ -318,6 +320,8 @@ class GitEngine:
             if why:
                 found.skipped[_joined(prefix, os.fsdecode(path))] = why
                 left_out.add(path)
+            elif _below_real_folders(base, path, dict(real)):
+                found.hidden = True
             if path not in before:
                 remove.append(path)
         self._left_out[prefix] = left_out
@@ -415,6 +419,7 @@ class _Found:
         self.nested: list[str] = []
         self.empty: list[str] = []
         self.skipped: dict[str, str] = {}
+        self.hidden = False  # a folder took the place of a known file: git does not list all that is in it
 
 
 def _joined(prefix: str, path: str) -> str:

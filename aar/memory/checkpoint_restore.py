@@ -44,11 +44,11 @@ class Restorer:
         ordered = sorted(deltas, key=lambda delta: delta.path)
         removed = [delta for delta in reversed(ordered) if delta.new is None]
         done = [delta.path for delta in removed if self._guarded(delta, self._remove)]
-        keep = set(made)
-        for folder in sorted({*gone, *_parents(d.path for d in ordered if d.new is None)}, reverse=True):
-            if folder not in keep:
-                self._remove_folder(folder)
         written = [delta for delta in ordered if delta.new is not None]
+        keep = {*made, *_parents([*made, *(delta.path for delta in written)])}
+        emptied = {*gone, *_parents([*gone, *(delta.path for delta in removed)])}
+        for folder in sorted(emptied - keep, reverse=True):
+            self._remove_folder(folder)
         done += [delta.path for delta in written if self._guarded(delta, self._write)]
         for folder in made:
             with contextlib.suppress(OSError), self._folder(PurePosixPath(folder).parts, make=True):

@@ -109,7 +109,7 @@ class Undo:
     """
 
     def __init__(self, store: CheckpointStore, session: Session | None) -> None:
-        self._store = store
+        self.store = store
         self._session = session
 
     # --- looking -----------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class Undo:
 
     def list(self) -> list[Checkpoint]:
         """Return the checkpoints of the session (of the workspace without one), the oldest first."""
-        mine = self._store.list(self._session.session_id if self._session is not None else None)
+        mine = self.store.list(self._session.session_id if self._session is not None else None)
         return [item for item in mine if item.kind != "after"]
 
     async def create(self, label: str = "") -> Checkpoint:
@@ -130,7 +130,7 @@ class Undo:
             StorageError: It cannot be kept.
         """
         session_id = self._session.session_id if self._session is not None else ""
-        checkpoint = await self._store.capture("manual", session_id=session_id, label=label)
+        checkpoint = await self.store.capture("manual", session_id=session_id, label=label)
         if self._session is not None:
             self._session.append(CheckpointEvent(checkpoint_id=checkpoint.id, kind="manual"))
         return checkpoint
@@ -146,12 +146,12 @@ class Undo:
             if not marks:
                 return []
             checkpoint = marks[0].checkpoint_id
-        start = self._store.get(checkpoint)
-        return await self._diffs(await self._store.compare(start.state, await self._store.peek()))
+        start = self.store.get(checkpoint)
+        return await self._diffs(await self.store.compare(start.state, await self.store.peek()))
 
     async def _diffs(self, deltas: Sequence[Delta]) -> list[FileDiff]:
         entries = [entry for delta in deltas for entry in (delta.old, delta.new) if entry is not None]
-        contents = await self._store.read(entry.blob for entry in entries)
+        contents = await self.store.read(entry.blob for entry in entries)
 
         def work() -> list[FileDiff]:
             return [
@@ -241,9 +241,9 @@ class Undo:
         last = undone[-1]
         target = _Target(last.to_seq, None)
         if last.before_id:
-            before = self._store.get(last.before_id)
-            after = self._store.after(before.id) or before
-            now = await self._store.peek()
+            before = self.store.get(last.before_id)
+            after = self.store.after(before.id) or before
+            now = await self.store.peek()
             touched = await self._paths(after.state, before.state)
             by_user = await self._paths(after.state, now)
             target = _Target(last.to_seq, before.state, touched, by_user, before.ts)
@@ -265,8 +265,8 @@ class Undo:
             before = self._known(marks[place])
             if before is None:
                 break
-            after = self._store.after(before.id) or following
-            left -= (after.state if after is not None else await self._store.peek()) != before.state
+            after = self.store.after(before.id) or following
+            left -= (after.state if after is not None else await self.store.peek()) != before.state
             if left == 0:
                 to_seq = marks[place].seq - 1
                 return await self._target(
@@ -274,34 +274,34 @@ class Undo:
                 )
             following = before
         done = steps - left
-        what = f"only {done} steps" if done else "no step"
+        what = f"changed files in only {done} of {steps} steps" if done else "changed no files"
         raise UsageError(
-            f"There is nothing to undo: {what} of this session changed files that were kept. "
+            f"There is nothing to undo: as it stands, this session {what}. "
             "`--prompts N` or `--scope conversation` goes back in the conversation alone."
         )
 
     def _known(self, mark: Mark) -> Checkpoint | None:
         try:
-            return self._store.get(mark.checkpoint_id)
+            return self.store.get(mark.checkpoint_id)
         except StorageError:
             return None
 
     async def _to_checkpoint(self, prefix: str, scope: Scope) -> _Target:
-        wanted = self._store.get(prefix)
+        wanted = self.store.get(prefix)
         history = self.history()
         for place, mark in enumerate(history.marks):
             if mark.checkpoint_id == wanted.id:
                 to_seq = mark.seq - 1 if scope == "files" else history.place_before(mark.seq)
                 return await self._target(history.marks[place:], to_seq)
         # Not of this conversation: all that differed when aar last looked counts as written by sessions.
-        last = self._store.list()[-1]
+        last = self.store.list()[-1]
         touched = await self._paths(wanted.state, last.state)
-        by_user = await self._paths(last.state, await self._store.peek())
+        by_user = await self._paths(last.state, await self.store.peek())
         return _Target(0, wanted.state, touched, by_user, wanted.ts)
 
     async def _target(self, marks: Sequence[Mark], to_seq: int) -> _Target:
         """Tell who changed which files since the first of ``marks``."""
-        now = await self._store.peek()
+        now = await self.store.peek()
         touched: set[str] = set()
         by_user: set[str] = set()
         known = [(mark, item) for mark in marks if (item := self._known(mark)) is not None]
@@ -309,9 +309,9 @@ class Undo:
             raise StorageError("The checkpoint of that moment was thrown away to save room.")
         for place, (mark, before) in enumerate(known):
             end = known[place + 1][1].state if place + 1 < len(known) else now
-            after = self._store.after(before.id)
+            after = self.store.after(before.id)
             left = after.state if after is not None else end
-            deltas = await self._store.compare(before.state, left)
+            deltas = await self.store.compare(before.state, left)
             touched |= {delta.path for delta in deltas}
             by_user |= await self._paths(left, end)
             if after is None and end is now:
@@ -322,7 +322,7 @@ class Undo:
         return _Target(to_seq, first.state, frozenset(touched), frozenset(by_user), first.ts)
 
     async def _paths(self, old: str, new: str) -> frozenset[str]:
-        return frozenset(delta.path for delta in await self._store.compare(old, new))
+        return frozenset(delta.path for delta in await self.store.compare(old, new))
 
     # --- doing it ----------------------------------------------------------------------------------------
 
@@ -341,9 +341,9 @@ class Undo:
             return UndoReport(not preview, kind, scope, target.to_seq, irreversible=stays)
         session_id = self._session.session_id if self._session is not None else ""
         if preview:
-            plan, saved = await self._plan(target, await self._store.peek()), None
+            plan, saved = await self._plan(target, await self.store.peek()), None
         else:
-            saved = await self._store.capture(kind, session_id=session_id)
+            saved = await self.store.capture(kind, session_id=session_id)
             plan = await self._plan(target, saved.state)
         conflicts = tuple(
             Conflict(diff.path, diff) for diff in await self._diffs([_turned(d) for d in plan.conflicts])
@@ -355,10 +355,10 @@ class Undo:
                 left_alone=tuple(plan.left_alone), not_kept=plan.not_kept, irreversible=stays,
             )  # fmt: skip
         beside = [d for d in plan.conflicts if d.old is not None] if on_conflict == "keep_both" else []
-        restored, problems, copies = await self._store.restore(
+        restored, problems, copies = await self.store.restore(
             [*plan.restore, *plan.conflicts], made=plan.made, gone=plan.gone, beside=beside
         )
-        await self._store.capture("after", session_id=session_id, of=saved.id)
+        await self.store.capture("after", session_id=session_id, of=saved.id)
         self._record(kind, saved.id, restored, target.to_seq, scope)
         return UndoReport(
             True, kind, scope, target.to_seq, saved.id, tuple(restored), conflicts, copies,
@@ -368,13 +368,13 @@ class Undo:
     def _irreversible(self, target: _Target) -> tuple[Irreversible, ...]:
         if self._session is None:
             return ()
-        return tuple(irreversible(self._session.events(target.to_seq + 1), self._store.workspace))
+        return tuple(irreversible(self._session.events(target.to_seq + 1), self.store.workspace))
 
     async def _plan(self, target: _Target, now: str) -> _Plan:
         assert target.state is not None
         plan = _Plan(now)
-        wanted, present = await self._store.state(target.state), await self._store.state(now)
-        deltas = await self._store.compare(now, target.state)
+        wanted, present = await self.store.state(target.state), await self.store.state(now)
+        deltas = await self.store.compare(now, target.state)
         rules_changed = any(PurePosixPath(delta.path).name == ".gitignore" for delta in deltas)
         for delta in deltas:
             path = delta.path
@@ -395,7 +395,7 @@ class Undo:
 
     def _is_older(self, path: str, moment: float) -> bool:
         try:
-            return os.lstat(self._store.workspace / path).st_mtime < moment
+            return os.lstat(self.store.workspace / path).st_mtime < moment
         except OSError:
             return False
 
@@ -457,14 +457,12 @@ class Undo:
         else:
             wanted = without_hunks(diff.old or b"", diff.new or b"", hunks)
         session_id = self._session.session_id if self._session is not None else ""
-        await self._store.capture(
-            "manual", session_id=session_id, label=f"before taking back parts of {path}"
-        )
-        blob = None if wanted is None else self._store.put(wanted)
+        await self.store.capture("manual", session_id=session_id, label=f"before taking back parts of {path}")
+        blob = None if wanted is None else self.store.put(wanted)
         if wanted is not None and blob is None:
             raise StorageError(f"{path} cannot be kept, so it is left as it is.")
         delta = Delta(path, entry.new, None if blob is None else Entry(_mode(entry, whole), blob))
-        _, problems, _ = await self._store.restore([delta])
+        _, problems, _ = await self.store.restore([delta])
         if problems:
             raise StorageError(f"{path} could not be changed: {problems[path]}.")
         self._tell_model("The user took back changes of this file", [path])
@@ -475,8 +473,8 @@ class Undo:
         marks = self.history().marks
         if checkpoint is None and not marks:
             raise UsageError("The session has changed nothing yet.")
-        start = self._store.get(checkpoint or marks[0].checkpoint_id)
-        deltas = await self._store.compare(start.state, await self._store.peek())
+        start = self.store.get(checkpoint or marks[0].checkpoint_id)
+        deltas = await self.store.compare(start.state, await self.store.peek())
         found = [delta for delta in deltas if delta.path == path]
         if not found:
             raise UsageError(f"{path} does not differ from that checkpoint.")
