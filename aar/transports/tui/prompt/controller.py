@@ -67,6 +67,7 @@ class PromptController:
         self._draft_timer: Timer | None = None
         self._shell: asyncio.Task[None] | None = None
         self._escaped_at = float("-inf")
+        self._closed = False
 
     # --- parts -----------------------------------------------------------------------------------------
 
@@ -109,7 +110,8 @@ class PromptController:
             self.submit(message)
 
     def closed(self) -> None:
-        """Keep the draft; the screen ends."""
+        """Keep what was typed and not heard, queued prompts as well; the screen ends."""
+        self._closed = True
         if self._shell is not None:
             self._shell.cancel()
         self._save_draft()
@@ -164,7 +166,7 @@ class PromptController:
     def ended(self, result: RunResult) -> None:
         """After a run that did not end well, put words that it did not hear back into the prompt."""
         conversation = self.conversation
-        if conversation is None or result.exit_code == 0:
+        if conversation is None or self._closed or result.exit_code == 0:
             return
         from aar.transports.tui.prompt.content import chips_of, text_of
 
@@ -178,7 +180,7 @@ class PromptController:
     def refresh_queue(self) -> None:
         """Show what waits."""
         conversation = self.conversation
-        if conversation is None:
+        if conversation is None or self._closed:
             return
         from aar.transports.tui.prompt.content import text_of
 
@@ -324,7 +326,7 @@ class PromptController:
     def _save_draft(self) -> None:
         from aar.protocol.errors import AarError
 
-        drafts, draft = self._drafts, self._draft()
+        drafts, draft = self._drafts, self._draft(queue=True)
         if drafts is None:
             return
         try:
@@ -337,9 +339,18 @@ class PromptController:
 
             log_failure("the draft could not be kept", error)
 
-    def _draft(self) -> dict[str, Any]:
-        text = self.area.text
-        return {"text": text, "chips": self.area.chips.used(text).dump()} if text.strip() else {}
+    def _draft(self, *, queue: bool = False) -> dict[str, Any]:
+        """Return the draft; with ``queue`` what waits stands before it."""
+        text, chips = self.area.text, self.area.chips.used(self.area.text)
+        conversation = self.conversation
+        if queue and conversation is not None:
+            from aar.transports.tui.prompt.content import chips_of, text_of
+
+            waiting = (*conversation.agent.queue.steering, *conversation.agent.queue.prompts)
+            text = "\n\n".join(part for part in (*map(text_of, waiting), text) if part.strip())
+            for prompt in waiting:
+                chips.by_label.update(chips_of(prompt).by_label)
+        return {"text": text, "chips": chips.dump()} if text.strip() else {}
 
     # --- files, editor, clipboard ----------------------------------------------------------------------
 
