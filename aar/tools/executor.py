@@ -217,7 +217,8 @@ class ToolExecutor:
                 outcome = await self._guarded(item, spec, emit)
         else:
             outcome = await self._guarded(item, spec, emit)
-        return outcome, time.monotonic() - item.start if item.start is not None else 0.0
+        seconds = time.monotonic() - item.start if item.start is not None else 0.0
+        return self._received(item, spec, outcome), seconds
 
     async def _guarded(self, item: PendingCall, spec: ToolSpec, emit: Emit) -> ToolOutcome:
         """Run the handler; whatever goes wrong becomes an outcome."""
@@ -254,7 +255,7 @@ class ToolExecutor:
         assert spec.handler is not None
         async with deadline:
             outcome = await spec.handler(item.arguments, context)
-        return self._received(item, spec, self._bounded(outcome, context))
+        return self._bounded(outcome, context)
 
     def _received(self, item: PendingCall, spec: ToolSpec, outcome: ToolOutcome) -> ToolOutcome:
         """Take secrets out of what came back, and take note of where it came from."""
@@ -331,6 +332,7 @@ def _record(item: PendingCall, done: tuple[ToolOutcome, float], emit: Emit) -> T
         file_changes=outcome.file_changes,
         diff=outcome.diff,
         sandbox=outcome.sandbox,
+        would_allow=outcome.would_allow,
         parent_id=item.call.id or None,
     )
     stored = emit.append(result)[0]
