@@ -41,6 +41,8 @@ _TRUSTED_RATIO = (0.5, 2.0)
 _FEW_STEPS = 2
 _MOST_FRUITLESS = 2
 _AFTER_OVERFLOW = 0.7
+_WORTH_ASKING = 1000
+"""Tokens of conversation below which no summary would be shorter."""
 
 THRASHING = (
     "The conversation was compacted twice in a row and still does not fit into the window of {model} "
@@ -235,8 +237,11 @@ class Compactor:
     async def _shorter(self, gathered: Gathered, trigger: str, focus: str) -> Compaction | None:
         window, tokens = self.window(), self.tokens()
         room = window.room
-        if trigger == "overflow":
-            room = max(_LEAST_ROOM, min(room, int((tokens - window.overhead) * _AFTER_OVERFLOW)))
+        said = tokens - window.overhead
+        if trigger == "manual" and said < _WORTH_ASKING:
+            return None
+        if trigger != "auto":
+            room = max(_LEAST_ROOM, min(room, int(said * _AFTER_OVERFLOW)))
         room = int(room / self._ratio)
         turns = gathered.fold.outline()
         cut = choose_cut(turns, min(int(room * _KEEP), _MOST_KEPT))
