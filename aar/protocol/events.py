@@ -216,7 +216,7 @@ class CheckpointEvent(Event, frozen=True):
 
 
 class ToolResult(Event, frozen=True):
-    """The one result of a tool call."""
+    """The one result of a tool call. ``would_allow``: rules for what the wall blocked, for this session."""
 
     type: Literal["tool_result"] = "tool_result"
     call_id: Text
@@ -232,6 +232,7 @@ class ToolResult(Event, frozen=True):
     file_changes: tuple[FileChange, ...] = ()
     diff: Text | None = None
     sandbox: str | None = None
+    would_allow: tuple[Text, ...] = ()
 
 
 class Retry(Event, frozen=True):

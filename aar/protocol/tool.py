@@ -58,6 +58,7 @@ class ToolOutcome:
         file_changes: What changed on disk.
         diff: Unified diff of the change, for people.
         sandbox: Name of the wall that held, where a process ran.
+        would_allow: Rules of ``allow_domains`` that would have let through what the wall blocked.
     """
 
     output: str
@@ -70,6 +71,7 @@ class ToolOutcome:
     file_changes: tuple[FileChange, ...] = ()
     diff: str | None = None
     sandbox: str | None = None
+    would_allow: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

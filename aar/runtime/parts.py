@@ -282,6 +282,17 @@ class Runtime:
         """Return the name of the wall around commands; ``none`` in mode ``unsafe``."""
         return "none" if self.mode == "unsafe" else self.spawner.wall
 
+    def allow_domain(self, rule: str) -> None:
+        """Let commands reach one more host until aar ends; see `ToolResult.would_allow`.
+
+        Args:
+            rule: ``HOST``, ``*.HOST``, ``HOST:PORT`` or a preset such as ``pypi``.
+
+        Raises:
+            ConfigurationError: It is none of these.
+        """
+        self.spawner.allow_domain(rule)
+
     def files(self) -> WorkspaceFiles:
         """Return file access within the limits of this workspace."""
         sandbox = self.config.sandbox
@@ -291,6 +302,7 @@ class Runtime:
             readable=sandbox.readable,
             secrets=sandbox.secrets,
             protected=sandbox.protected,
+            changing=self.spawner.own_change,
         )
 
     def tools(self) -> tuple[ToolSpec, ...]:

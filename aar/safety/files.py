@@ -13,8 +13,8 @@ import os
 import re
 import secrets as random_names
 import stat
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
@@ -56,6 +56,7 @@ class WorkspaceFiles:
         readable: Sequence[str | Path] = (),
         secrets: Sequence[str | Path] = (),
         protected: Sequence[str] = (),
+        changing: Callable[[Path], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Make the access.
 
@@ -65,12 +66,15 @@ class WorkspaceFiles:
             readable: Places or names that may be read although they look secret.
             secrets: More places or names that may not be read.
             protected: More paths in the workspace whose writing asks.
+            changing: Surrounds each change of a protected path, so that the wall of a command that runs
+                meanwhile takes it as aar's own.
         """
         self.root = Path(os.path.realpath(root))
         self.roots = (self.root, *(Path(os.path.realpath(extra)) for extra in extra_roots))
         self._readable = list(readable)
         self._secrets = tuple(secrets)
         self._protected = tuple(protected)
+        self._changing = changing
         self._known: dict[Path, FileStamp] = {}
 
     # Paths ------------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ class WorkspaceFiles:
         """Replace a file atomically (parents are made, mode bits kept); refuses a stale one."""
         resolved = self._writable_path(path, self.resolve(path))
         try:
-            with self._parent(resolved, make=True) as folder:
+            with self._change(resolved), self._parent(resolved, make=True) as folder:
                 before = self._examine(path, resolved, folder)
                 self._replace(resolved, folder, data, before)
         except OSError as error:
@@ -189,7 +193,7 @@ class WorkspaceFiles:
         place = self._place(path)
         resolved = self._writable_path(path, Path(os.path.realpath(place.parent)) / place.name)
         try:
-            with self._parent(resolved, make=False) as folder:
+            with self._change(resolved), self._parent(resolved, make=False) as folder:
                 info = os.lstat(resolved.name, dir_fd=folder)
                 if not stat.S_ISLNK(info.st_mode):
                     self._demand_regular(path, info)
@@ -214,6 +218,9 @@ class WorkspaceFiles:
                 f"{path} may hold secrets and is not written. Ask the user to change it.",
             )
         return resolved
+
+    def _change(self, resolved: Path) -> AbstractContextManager[object]:
+        return self._changing(resolved) if self.is_protected(resolved) else nullcontext()
 
     @contextmanager
     def _parent(self, resolved: Path, *, make: bool) -> Generator[int]:

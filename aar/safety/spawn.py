@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -114,6 +114,15 @@ class ProcessSpawner:
         """Tell that aar itself wrote a protected path, so that no command that runs now undoes it."""
         for guard in self._guards:
             guard.accept(path)
+
+    @contextlib.contextmanager
+    def own_change(self, path: Path) -> Generator[None]:
+        """Surround aar's own change of a protected path: no mask is in its way, no command undoes it."""
+        self._masks.lift(path)
+        try:
+            yield
+        finally:
+            self.accept_change(path)
 
     async def start(
         self, request: SpawnRequest, on_output: OnOutput | None = None, on_error: OnOutput | None = None

@@ -59,9 +59,21 @@ class Masks:
         self._held[path] = (fd, 1)
         return True
 
+    def lift(self, path: Path) -> None:
+        """Remove the mask at or above ``path``, though commands run: something real is about to be there.
+
+        What is bound over it in their view goes with it, so that they see and may change what comes.
+        """
+        for mask in [mask for mask in self._held if path.is_relative_to(mask)]:
+            os.close(self._held.pop(mask)[0])
+            with contextlib.suppress(OSError):
+                mask.rmdir()
+
     def release(self, paths: Iterable[Path]) -> None:
         """Give back what `acquire` returned, and remove what nobody uses any more."""
         for path in paths:
+            if path not in self._held:
+                continue
             fd, count = self._held.pop(path)
             if count > 1:
                 self._held[path] = (fd, count - 1)

@@ -137,6 +137,7 @@ async def run_bash(args: BashArgs, context: ToolContext) -> ToolOutcome:
         truncated=cut,
         output_ref=reference if cut else None,
         sandbox=result.wall,
+        would_allow=_would_allow(result),
     )
 
 
@@ -192,10 +193,10 @@ async def _background_outcome(shell_id: str, process: Process, context: ToolCont
     reference = context.outputs.keep(context.call_id, text) if len(text) > limit else None
     shown = shorten(text, limit, f"; read_output has the rest under {reference}")
     if process.running:
-        state, code, wall = f"{shell_id} is still running.", None, None
+        state, code, wall, rules = f"{shell_id} is still running.", None, None, ()
     else:
         result = await process.wait()
-        code, wall = result.exit_code, result.wall
+        code, wall, rules = result.exit_code, result.wall, _would_allow(result)
         state = f"{shell_id} has ended, exit code: {code}"
     body = shown.rstrip("\n") or "(no output yet)"
     return ToolOutcome(
@@ -204,6 +205,7 @@ async def _background_outcome(shell_id: str, process: Process, context: ToolCont
         truncated=reference is not None,
         output_ref=reference,
         sandbox=wall,
+        would_allow=rules,
     )
 
 
@@ -220,6 +222,10 @@ def _find(shell_id: str, context: ToolContext) -> Process:
 def _default_timeout(context: ToolContext) -> float:
     value = context.settings.get("bash.timeout")
     return float(value) if isinstance(value, int | float) and value > 0 else DEFAULT_TIMEOUT_S
+
+
+def _would_allow(result: SpawnResult) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item.rule for item in result.blocked if item.rule is not None))
 
 
 def _report(text: str, result: SpawnResult, timeout: float) -> str:
