@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ from textual.app import App, ComposeResult
 from textual.message import Message
 from textual.pilot import Pilot
 
+from aar.protocol.errors import UsageError
 from aar.protocol.events import PlanItem
+from aar.safety.spawn import ProcessSpawner
 from aar.transports.tui.blocks import (
     AnswerBlock,
     AnyBlock,
@@ -27,6 +31,8 @@ from aar.transports.tui.blocks import (
 from aar.transports.tui.presenter import Changes
 from aar.transports.tui.transcript import Transcript
 from aar.transports.tui.transcript.document import KEPT_LINES
+from aar.transports.tui.transcript.outside import editor_argv, open_link
+from aar.transports.tui.transcript.spans import Link
 from tests.tui.screens import assert_screen, screen_text
 
 DIFF = """--- a/src/a.py
@@ -411,8 +417,14 @@ async def test_an_answer_streams_fast_beside_five_thousand_blocks_and_memory_is_
             slowest = max(slowest, time.process_time() - frame)
         live.settle(source, 1)
         view.apply(Changes(changed={6_000}), app.blocks)
+        frames = 0
         while view.document.unfinished:
             view.settle()
+            frame = time.process_time()
+            [view.render_line(row) for row in range(view.size.height)]
+            # Looking at an answer that is not drawn whole yet draws none of it.
+            slowest, frames = max(slowest, time.process_time() - frame), frames + 1
+        assert frames > 3
         assert time.process_time() - started < 3
         assert slowest < 0.25
         appended = time.process_time()
@@ -423,3 +435,40 @@ async def test_an_answer_streams_fast_beside_five_thousand_blocks_and_memory_is_
         assert view.document.kept_lines <= 2 * KEPT_LINES
 
     await on_screen(many(5_000), body, (120, 40))
+
+
+@pytest.mark.parametrize(
+    ("editor", "argv"),
+    [
+        ("vim", ("vim", "+7", "/w/a.py")),
+        ("code", ("code", "--goto", "/w/a.py:7")),
+        ("hx", ("hx", "/w/a.py:7")),
+        ("strange", ("strange", "/w/a.py")),
+    ],
+)
+def test_each_editor_is_told_the_line_in_its_own_way(editor: str, argv: tuple[str, ...]) -> None:
+    assert editor_argv((editor,), Path("/w/a.py"), 7) == argv
+    assert editor_argv((editor,), Path("/w/a.py"), None) == (editor, "/w/a.py")
+
+
+async def test_a_link_to_a_file_opens_the_editor_and_one_to_nothing_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "vim"
+    editor.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/told\n')
+    editor.chmod(0o755)
+    (tmp_path / "a.py").write_text("x\n")
+    monkeypatch.setenv("VISUAL", str(editor))
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    spawner = ProcessSpawner(tmp_path)
+    try:
+        told = await open_link(Link(path="a.py", line=3), spawner, tmp_path, nullcontext)
+        assert told == ""
+        assert (tmp_path / "told").read_text() == f"+3 {tmp_path}/a.py\n"
+        with pytest.raises(UsageError, match=r"There is no file gone\.py"):
+            await open_link(Link(path="gone.py"), spawner, tmp_path, nullcontext)
+        with pytest.raises(UsageError, match="No browser"):
+            await open_link(Link(url="https://x.org"), spawner, tmp_path, nullcontext)
+    finally:
+        spawner.close()

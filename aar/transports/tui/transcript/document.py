@@ -169,8 +169,10 @@ class Document:
 
     def measure(self, place: int) -> int:
         """Draw a block; return by how much its height was wrong."""
-        count = len(self.lines(place))
         key = self._keys[place]
+        if key in self._streams and key not in self._cache:
+            self._draw_on(self.blocks[place])
+        count = len(self.lines(place))
         if key not in self._streams or self._streams[key][0].done:
             self._measured.add(key)
         return self._map.set(place, self._gaps[place] + count)
@@ -183,8 +185,11 @@ class Document:
             self._cache.move_to_end(block.key)
             return kept
         fold = self.folds.of(block)
-        if isinstance(block, AnswerBlock) and fold != "folded" and (block.live or block.key in self._streams):
-            return self._streamed(block)
+        if block.key in self._streams or (block.live and isinstance(block, AnswerBlock)):
+            if fold == "folded":
+                self._streams.pop(block.key, None)
+            else:
+                return self._streamed(block)
         # Here, so that the first frame, which is empty, does not wait for it.
         from aar.transports.tui.transcript.render import render_block
 
@@ -192,20 +197,30 @@ class Document:
         self._keep(block.key, lines)
         return lines
 
-    def _streamed(self, block: AnswerBlock) -> list[Line]:
-        from aar.transports.tui.transcript.render import MARGIN, answer_end
-        from aar.transports.tui.transcript.stream import MarkdownStream
+    def _streamed(self, block: AnyBlock) -> list[Line]:
+        """Return what is drawn so far of an answer that comes; `measure` draws on, not every look at it."""
+        if block.key not in self._streams:
+            from aar.transports.tui.transcript.render import MARGIN
+            from aar.transports.tui.transcript.stream import MarkdownStream
 
-        stream, seen = self._streams.get(block.key) or (MarkdownStream(self.width, MARGIN), -1)
+            self._streams[block.key] = (MarkdownStream(self.width, MARGIN), -1)
+            self._draw_on(block)
+        kept = self._cache.get(block.key)
+        return kept if kept is not None else self._streams[block.key][0].lines or [Line()]
+
+    def _draw_on(self, block: AnyBlock) -> None:
+        """Draw what came of an answer; keep its lines like those of others once they are complete."""
+        from aar.transports.tui.transcript.render import answer_end
+
+        stream, seen = self._streams[block.key]
+        if not isinstance(block, AnswerBlock):
+            return
         if seen != block.revision or not stream.done:
             stream.update(block.text, final=not block.live)
             self._streams[block.key] = (stream, block.revision)
-        if block.live or not stream.done:
-            return stream.lines or [Line()]
-        del self._streams[block.key]
-        lines = [*stream.lines, *answer_end(block, self.width)] or [Line()]
-        self._keep(block.key, lines)
-        return lines
+        if not block.live and stream.done:
+            del self._streams[block.key]
+            self._keep(block.key, [*stream.lines, *answer_end(block, self.width)] or [Line()])
 
     def forget_lines(self) -> None:
         """Draw everything again when it is needed: the colours changed."""

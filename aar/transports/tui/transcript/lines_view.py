@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 EDGE = 1
 """Cells on the left for the cursor's bar, and as many on the right for the thumb."""
 
-_FRAME_S = 1 / 30
+_REST_S = 1 / 60
+"""Seconds between two looks at text that came faster than it could be drawn: keys are answered there."""
 
 
 class TranscriptLines(Widget, inherit_bindings=False):
@@ -96,7 +97,7 @@ class TranscriptLines(Widget, inherit_bindings=False):
         rows = self.size.height - (1 if self.finder.typing else 0)
         self.viewport.resize(self.size.width - 2 * EDGE, rows)
         if self.document.unfinished and self._timer is None and self.is_attached:
-            self._timer = self.set_timer(_FRAME_S, self._go_on)
+            self._timer = self.set_timer(_REST_S, self._go_on)
         self.refresh()
 
     def _go_on(self) -> None:
