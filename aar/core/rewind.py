@@ -66,9 +66,10 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class _Course:
-    """What counts at one moment: of the files (marks), of the conversation (prompts, steps)."""
+    """What counts at one moment: of the files (marks, calls), of the conversation (prompts, steps)."""
 
     marks: tuple[Mark, ...] = ()
+    calls: tuple[int, ...] = ()
     prompts: tuple[Place, ...] = ()
     steps: tuple[Place, ...] = ()
 
@@ -105,6 +106,11 @@ class History:
         return self._course.marks
 
     @property
+    def calls(self) -> tuple[int, ...]:
+        """Events of the tool calls whose effects on files were not taken back."""
+        return self._course.calls
+
+    @property
     def prompts(self) -> tuple[Place, ...]:
         """Prompts that count in the conversation."""
         return self._course.prompts
@@ -122,6 +128,8 @@ class History:
     def apply(self, event: Event) -> None:
         """Take the next event."""
         self._seq = event.seq or self._seq
+        if isinstance(event, ToolCall):
+            self._course = replace(self._course, calls=(*self._course.calls, self._seq))
         match event:
             case CheckpointEvent():
                 self._on_checkpoint(event)
@@ -171,6 +179,7 @@ class History:
             self._step = (None, None)
         self._course = _Course(
             tuple(m for m in marks.marks if event.scope == "conversation" or m.seq <= event.to_seq),
+            tuple(c for c in marks.calls if event.scope == "conversation" or c <= event.to_seq),
             tuple(p for p in conversation.prompts if event.scope == "files" or p.seq <= event.to_seq),
             tuple(s for s in conversation.steps if event.scope == "files" or s.seq <= event.to_seq),
         )

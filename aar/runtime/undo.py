@@ -368,7 +368,9 @@ class Undo:
     def _irreversible(self, target: _Target) -> tuple[Irreversible, ...]:
         if self._session is None:
             return ()
-        return tuple(irreversible(self._session.events(target.to_seq + 1), self.store.workspace))
+        counts = set(self.history().calls)
+        found = irreversible(self._session.events(target.to_seq + 1), self.store.workspace)
+        return tuple(effect for effect in found if effect.seq in counts)
 
     async def _plan(self, target: _Target, now: str) -> _Plan:
         assert target.state is not None

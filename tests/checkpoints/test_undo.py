@@ -158,6 +158,8 @@ async def test_what_cannot_be_undone_is_listed(tmp_path: Path) -> None:
             "the remote keeps what was pushed",
             "what it sent or changed elsewhere stays",
         }
+        await undo.undo()
+        assert (await undo.undo(prompts=1)).irreversible == ()
 
 
 async def test_a_step_that_only_reads_takes_no_checkpoint(tmp_path: Path) -> None:
