@@ -415,7 +415,7 @@ async def test_an_answer_streams_fast_beside_five_thousand_blocks_and_memory_is_
             frame = time.process_time()
             view.apply(Changes(changed={6_000}), app.blocks)
             slowest = max(slowest, time.process_time() - frame)
-        live.settle(source, 1)
+        live.settle(source * 3, 1)
         view.apply(Changes(changed={6_000}), app.blocks)
         frames = 0
         while view.document.unfinished:
@@ -425,7 +425,7 @@ async def test_an_answer_streams_fast_beside_five_thousand_blocks_and_memory_is_
             # Looking at an answer that is not drawn whole yet draws none of it.
             slowest, frames = max(slowest, time.process_time() - frame), frames + 1
         assert frames > 3
-        assert time.process_time() - started < 3
+        assert time.process_time() - started < 6
         assert slowest < 0.25
         appended = time.process_time()
         app.add(answer(6_001, "done"))
