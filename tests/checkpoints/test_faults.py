@@ -139,9 +139,10 @@ async def test_a_data_folder_that_cannot_be_written_is_told_once_and_work_goes_o
     assert (tmp_path / "w/b").read_text() == "2"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
 async def test_a_read_only_folder_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "ro").mkdir(mode=0o500)
+    if os.access(tmp_path / "ro", os.W_OK):
+        pytest.skip("this user writes everywhere")
     (tmp_path / "w").mkdir()
     with (
         store_for(tmp_path / "w", tmp_path / "ro/kept") as store,

@@ -190,7 +190,8 @@ async def test_what_cannot_be_kept_is_told_and_never_touched(tmp_path: Path, eng
         skipped = (await store.state(await store.peek())).skipped
         assert "larger" in skipped["huge"]
         assert skipped.get("pipe") == (None if engine == "git" else "no regular file")
-        assert os.geteuid() == 0 or skipped["secret"] == "cannot be read"
+        if not os.access(root / "secret", os.R_OK):  # some users may read everything
+            assert skipped["secret"] == "cannot be read"
         (root / "grows").write_bytes(b"y" * 2000)
         assert "grows" in (await store.state(await store.peek())).skipped
         for number in range(60):
