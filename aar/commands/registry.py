@@ -15,9 +15,21 @@ GROUPS = ("session", "model", "work", "safety", "look", "screen", "more")
 @cache
 def commands() -> tuple[Command, ...]:
     """Return the commands that come with aar, in the order of the help."""
-    from aar.commands import ask, changes, costs, explain, model, safety, screen, sessions, setup, work
+    from aar.commands import (
+        ask,
+        changes,
+        costs,
+        explain,
+        history,
+        model,
+        safety,
+        screen,
+        sessions,
+        setup,
+        work,
+    )
 
-    families = (sessions, model, ask, work, changes, safety, explain, costs, setup, screen)
+    families = (sessions, model, ask, work, history, changes, safety, explain, costs, setup, screen)
     found = [command for family in families for command in family.commands()]
     return tuple(sorted(found, key=lambda command: GROUPS.index(command.group)))
 

@@ -190,6 +190,63 @@ async def test_changes_of_the_session_and_of_the_tree_are_told_apart(tmp_path: P
         assert "(+2 −1)" in shown
 
 
+async def test_undo_redo_and_rewind_bring_files_and_words_back(tmp_path: Path) -> None:
+    async with desk(tmp_path, WRITE, {"text": "done"}, {"text": "second"}) as at:
+        assert "nothing to undo" in refusal(await at.run("/undo"))
+        assert "no prompt" in text(await at.run("/rewind"))
+        await at.say("write b")
+        file = at.context.runtime.workspace / "b.txt"
+        assert file.exists()
+        assert "`b.txt`" in text(await at.run("/undo"))
+        assert not file.exists()
+        assert "Done again" in text(await at.run("/redo"))
+        assert file.read_text() == "b\n"
+        listed = await at.run("/rewind")
+        assert isinstance(listed, Choice)
+        assert [item.label for item in listed.items] == ["write b"]
+        assert text(await at.run(listed.items[0].command))
+        assert not file.exists()
+        assert at.talk.session.messages() == []
+        assert "number of steps" in refusal(await at.run("/undo many"))
+
+
+async def test_what_the_user_changed_since_is_not_overwritten_unasked(tmp_path: Path) -> None:
+    async with desk(tmp_path, WRITE, {"text": "done"}) as at:
+        await at.say("write b")
+        file = at.context.runtime.workspace / "b.txt"
+        await asyncio.sleep(0.3)
+        file.write_text("mine\n")
+        ways = await at.run("/undo")
+        assert isinstance(ways, Choice), ways
+        assert "b.txt" in ways.title
+        assert file.read_text() == "mine\n"
+        assert "b.txt.yours" in text(await at.run(ways.items[0].command))
+        assert (file.parent / "b.txt.yours").read_text() == "mine\n"
+
+
+async def test_checkpoints_are_made_listed_shown_and_restored(tmp_path: Path) -> None:
+    async with desk(tmp_path) as at:
+        file = at.context.runtime.workspace / "a.txt"
+        made = text(await at.run("/checkpoints create before the storm")).split("`")[1]
+        file.write_text("two\n")
+        listed = await at.run("/checkpoints")
+        assert isinstance(listed, Choice)
+        assert "before the storm" in listed.items[0].label
+        assert "+two" in text(await at.run(listed.items[0].command))
+        assert text(await at.run(f"/checkpoints restore {made} force"))
+        assert file.read_text() == "one\n"
+        assert refusal(await at.run("/checkpoints show"))
+        assert refusal(await at.run("/checkpoints restore nope"))
+
+
+async def test_the_window_is_shown_by_part_and_compacted(tmp_path: Path) -> None:
+    async with desk(tmp_path, {"text": "word " * 50}) as at:
+        table = await at.run("/context")
+        assert isinstance(table, Table)
+        assert {row[0] for row in table.rows} >= {"instructions", "conversation", "free"}
+        assert "nothing to sum up" in refusal(await at.run("/compact"))
+
+
 async def test_reviews_commits_and_requests_bring_facts_and_no_mentions(tmp_path: Path) -> None:
     async with desk(tmp_path) as at:
         folder = at.context.runtime.workspace

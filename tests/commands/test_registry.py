@@ -33,7 +33,7 @@ def test_names_and_aliases_are_unique_and_every_command_says_what_it_does() -> N
         assert item.group in GROUPS
     expected = set(
         "help model mode plan cost diff sessions fork rename permissions sandbox theme keys layout log doctor "
-        "init review queue think status policy attach stats tools commit pr btw clear quit why".split()
+        "compact context undo redo rewind checkpoints init review queue think status policy attach stats tools commit pr btw clear quit why".split()
     )
     assert expected <= set(names)
 

@@ -65,7 +65,8 @@ def _show_arguments(paper: Paper, request: ApprovalRequest) -> None:
 
 
 def _show_reasons(paper: Paper, request: ApprovalRequest) -> None:
-    for reason in cast("list[object]", request.why.get("reasons") or []):
+    reasons = cast("list[object]", request.why.get("reasons") or ["the permission mode asks for such calls"])
+    for reason in reasons:
         paper.line(f"  why: {reason}", "dim")
     rule = request.why.get("rule")
     if isinstance(rule, Mapping):
