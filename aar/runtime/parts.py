@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aar.config.paths import ensure
 from aar.config.schema import Config, PermissionMode
 from aar.core.agent import Agent, AgentConfig
-from aar.core.approvals import PermissionManager
+from aar.core.approvals import PermissionManager, Scope
 from aar.core.prompt import SystemPrompt, build_prompt
 from aar.core.provider_runner import ActiveModel, Trace
 from aar.core.session import Session
@@ -199,7 +198,11 @@ class Runtime:
     def agent(self, session: Session) -> Agent:
         """Return an agent for ``session``, with policy, tools and model in place."""
         policy = self.policy()
-        keep = partial(save_rule, self.base, policy)
+
+        def keep(rule: str, scope: Scope) -> None:
+            # Not ``policy``: an agent that is made again goes on with the rules of the one before it.
+            save_rule(self.base, executor.policy, rule, scope)
+
         approvals = PermissionManager(keep)
         files = self.files()
         outputs = OutputStore(self._outputs_folder(session))

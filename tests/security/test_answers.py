@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
@@ -16,7 +17,7 @@ from aar.config.schema import SandboxConfig
 from aar.core.approvals import Scope
 from aar.protocol.errors import ConfigurationError
 from aar.protocol.events import ApprovalRequest
-from aar.runtime import make_policy, open_base
+from aar.runtime import make_policy, open_base, open_runtime
 from aar.runtime.approve_with import ProgramApprover
 from aar.runtime.policy import save_rule
 from aar.safety.rule_proposals import propose_rule, too_broad
@@ -165,6 +166,25 @@ def test_saved_rules_are_listed_and_can_be_taken_back(project: Path) -> None:
     }  # fmt: skip
     assert aar("policy", "forget", "bash(mkdir *)", cwd=project).code == 0
     assert aar("policy", "forget", "bash(mkdir *)", cwd=project).code == 3
+
+
+async def test_an_agent_that_is_made_again_saves_into_the_rules_that_judge(
+    project: Path, tmp_path: Path
+) -> None:
+    model = script(tmp_path / "m.json", "Done.")
+    runtime = open_runtime(cwd=project, model=model, mode="ask", interactive=True)
+    try:
+        session = runtime.open_session()
+        first, again = runtime.agent(session), runtime.agent(session)
+        again.executor.policy = first.executor.policy
+        asked = asyncio.ensure_future(again.approvals.decide(request_for(command="mkdir a")))
+        await asyncio.sleep(0)
+        again.approvals.answer("r", "allow", scope="session")
+        assert (await asked).rule == "bash(mkdir *)"
+        assert first.executor.policy.check_command("mkdir b").decision == "allow"
+        await session.aclose()
+    finally:
+        await runtime.aclose()
 
 
 # --- a program that answers -----------------------------------------------------------------------------------
