@@ -392,6 +392,36 @@ async def test_a_running_command_shows_the_end_of_its_output() -> None:
     await on_screen([], body)
 
 
+async def test_a_pasted_megabyte_shows_its_beginning_until_it_is_unfolded() -> None:
+    async def body(app: Screen, pilot: Pilot[None]) -> None:
+        shown = screen_text(app)
+        assert "pasted line 0" in shown
+        assert "(Enter shows all)" in shown
+        assert app.view.document.total < 20
+        await pilot.press("enter")
+        assert app.view.document.total > 40_000
+        await pilot.press("end")
+        assert "pasted line 49999" in screen_text(app)
+
+    text = "\n".join(f"pasted line {n}" for n in range(50_000))
+    await on_screen([UserBlock(1, text=text)], body)
+
+
+async def test_another_theme_is_drawn_at_once() -> None:
+    async def body(app: Screen, pilot: Pilot[None]) -> None:
+        def looks() -> set[str]:
+            strips = app.screen._compositor.render_strips()
+            return {str(segment.style) for strip in strips for segment in strip if "OK" in segment.text}
+
+        before = looks()
+        app.theme = "textual-light"
+        await pilot.pause()
+        assert looks().isdisjoint(before)
+        assert "OK" in screen_text(app)
+
+    await on_screen([answer(1, "OK")], body)
+
+
 async def test_blocks_that_went_away_are_gone_from_the_screen() -> None:
     async def body(app: Screen, pilot: Pilot[None]) -> None:
         app.add(answer(11, "gone", live=True), answer(12, "kept"))

@@ -12,10 +12,14 @@ from aar.transports.tui.blocks import (
     SubagentBlock,
     ThinkingBlock,
     ToolBlock,
+    UserBlock,
 )
 
 Fold = Literal["folded", "peek", "full"]
 """``folded``: one line; ``peek``: that and the most important lines; ``full``: everything."""
+
+LONG_PROMPT = 4_000
+"""Characters of a prompt beyond which only its beginning is shown."""
 
 _QUIET = (ToolBlock, ThinkingBlock, MarkBlock, SubagentBlock, NoticeBlock)
 _RUNNING = frozenset({"writing", "waiting", "asking", "running"})
@@ -30,6 +34,8 @@ def usual_fold(block: AnyBlock) -> Fold:
         return _usual_of_tool(block)
     if isinstance(block, MarkBlock):
         return "folded"
+    if isinstance(block, UserBlock) and len(block.text) > LONG_PROMPT:
+        return "peek"
     if isinstance(block, SubagentBlock):
         return "peek" if block.live else "folded"
     return "full"

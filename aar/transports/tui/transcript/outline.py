@@ -18,11 +18,14 @@ from aar.transports.tui.transcript.folds import Fold
 PEEK_TAIL = 5
 PEEK_DIFF = 16
 PEEK_THINKING = 8
+PEEK_PROMPT = 12
 """Lines of a block that is neither folded nor open."""
 
 
 def guess_height(block: AnyBlock, width: int, fold: Fold) -> int:
     """Return about how many lines a block has, without drawing it."""
+    if isinstance(block, UserBlock) and fold == "peek":
+        return PEEK_PROMPT + 1
     if isinstance(block, AnswerBlock | UserBlock) and fold != "folded":
         return _rows(block.text, width)
     if fold == "folded":

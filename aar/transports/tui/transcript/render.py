@@ -21,7 +21,7 @@ from aar.transports.tui.blocks import (
 from aar.transports.tui.transcript.cards import duration, render_tool
 from aar.transports.tui.transcript.folds import Fold
 from aar.transports.tui.transcript.markdown import render_markdown
-from aar.transports.tui.transcript.outline import PEEK_THINKING
+from aar.transports.tui.transcript.outline import PEEK_PROMPT, PEEK_THINKING
 from aar.transports.tui.transcript.text import (
     Line,
     Run,
@@ -86,7 +86,11 @@ def _user(block: UserBlock, width: int, fold: Fold) -> list[Line]:
     bar: list[Run] = [("▌ ", "bar.user")]
     if fold == "folded":
         return [_one_line(block.text, width, "user", bar)]
-    lines = plain_lines(clean(block.text), width, "user", prefix=bar, code=False) if block.text else []
+    text = block.text[: PEEK_PROMPT * 4 * width] if fold == "peek" else block.text
+    lines = plain_lines(clean(text), width, "user", prefix=bar, code=False) if text else []
+    if fold == "peek" and len(lines) > PEEK_PROMPT:
+        more = f"… {len(block.text):,} characters (Enter shows all)"
+        lines = [*lines[:PEEK_PROMPT], *wrap([(more, "muted")], width, prefix=bar)]
     for name in block.attachments:
         lines += wrap([(f"[{clean_line(name)}]", "muted")], width, prefix=bar)
     if block.source == "steer":
@@ -111,7 +115,9 @@ def answer_end(block: AnswerBlock, width: int) -> list[Line]:
 
 def _thinking(block: ThinkingBlock, width: int, fold: Fold) -> list[Line]:
     bar: list[Run] = [("┊ ", "bar.thinking")]
-    text = clean(block.text if fold == "full" else block.text[-_TAIL_CHARS:]).strip("\n")
+    # While it comes, only its end is drawn: what that costs must not grow.
+    whole = fold == "full" and not block.live
+    text = clean(block.text if whole else block.text[-_TAIL_CHARS:]).strip("\n")
     if fold == "folded":
         took = f" for {duration(block.seconds)}" if block.seconds is not None and block.seconds >= 0.1 else ""
         word = "Thinking" if block.live and block.seconds is None else f"Thought{took}"
