@@ -13,7 +13,16 @@ from aar.config.paths import project_key
 from aar.memory.checkpoint_git import user_ignore_file
 from aar.memory.checkpoints import CheckpointStore, Limits
 from aar.protocol.errors import StorageError
-from aar.protocol.events import CheckpointEvent, Event, Notice, StateEvent, ToolCall, ToolResult, UserMessage
+from aar.protocol.events import (
+    Approval,
+    CheckpointEvent,
+    Event,
+    Notice,
+    StateEvent,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
 from aar.protocol.ports import Spawner
 from aar.protocol.state import AgentState
 from aar.runtime.base import Base, log_failure
@@ -76,6 +85,7 @@ class SessionCheckpoints:
         self._wait_s = wait_s
         self._keep = (keep_days, quota_bytes)
         self._steps: dict[str, _Step] = {}
+        self._reading: set[str] = set()
         self._taken: dict[_Step, str] = {}
         self._open: str | None = None
         self._told: set[str] = set()
@@ -88,6 +98,8 @@ class SessionCheckpoints:
 
     async def before(self, call_id: str, paths: Sequence[Path] | None) -> CheckpointEvent | None:
         """Keep the workspace as it is, once for each step; ``None`` when that was not needed or failed."""
+        if call_id in self._reading:
+            return None
         step = self._steps.get(call_id, (call_id, None, None))
         if step in self._taken:
             self._open = self._taken[step]
@@ -129,9 +141,9 @@ class SessionCheckpoints:
     def _watch(self, event: Event) -> None:
         match event:
             case ToolCall():
-                self._steps[event.call_id] = (event.agent_id, event.run_id, event.step)
-                while len(self._steps) > 256:
-                    del self._steps[next(iter(self._steps))]
+                self._note_call(event)
+            case Approval() if event.edited_arguments is not None:
+                self._reading.discard(event.call_id)
             case UserMessage() if not self._warmed:
                 self._warmed = True
                 self._start(self._warm())
@@ -141,6 +153,17 @@ class SessionCheckpoints:
                 self._schedule_after(0)
             case _:
                 pass
+
+    def _note_call(self, call: ToolCall) -> None:
+        """Remember which step a call belongs to, and whether it can change nothing."""
+        self._steps[call.call_id] = (call.agent_id, call.run_id, call.step)
+        self._reading.discard(call.call_id)
+        if call.tool_name == "bash" and _only_reads(call.arguments.get("command")):
+            self._reading.add(call.call_id)
+        while len(self._steps) > 256:
+            oldest = next(iter(self._steps))
+            del self._steps[oldest]
+            self._reading.discard(oldest)
 
     def _schedule_after(self, delay_s: float) -> None:
         self._cancel_after()
@@ -203,3 +226,16 @@ class SessionCheckpoints:
         """Tidy up, if it is due."""
         if await asyncio.to_thread(self.store.wants_gc):
             await self.store.gc(keep_days=self._keep[0], quota_bytes=self._keep[1])
+
+
+def _only_reads(command: object) -> bool:
+    """Tell whether every part of a command line says plainly that it only reads."""
+    if not isinstance(command, str) or len(command) > 10_000:
+        return False
+    from aar.safety.shell_grammar import parse_command
+    from aar.safety.shell_readonly import read_only
+
+    parsed = parse_command(command)
+    writes = any(item.writes and item.target != "/dev/null" for item in parsed.redirections)
+    parts = list(parsed.walk())
+    return parsed.plain and not writes and bool(parts) and all(read_only(part) for part in parts)

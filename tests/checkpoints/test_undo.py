@@ -166,9 +166,11 @@ async def test_a_step_that_only_reads_takes_no_checkpoint(tmp_path: Path) -> Non
     root = tmp_path / "w"
     turns = [
         Turn(calls=[call("list_directory", path=".")]),
+        bash("ls -la && git status 2>/dev/null | head -3"),
         Turn(calls=[call("write_file", path="a", content="1"), call("write_file", path="b", content="2")]),
         "Done.",
     ]
     async with world_of(root, turns) as (world, _undo, _):
         await world.run()
         assert len(world.of("checkpoint")) == 1
+        assert len(world.results) == 4
