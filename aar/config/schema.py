@@ -237,7 +237,7 @@ class ContextConfig(Section):
     """Share of the window at which the session is compacted."""
     files_budget_tokens: PositiveInt = 3000
     """Tokens of file content that a model of the ``files`` dialect is shown."""
-    max_prompt_chars: PositiveInt = 1_000_000
+    max_prompt_chars: PositiveInt = 2_000_000
     """Longest prompt that is taken."""
     max_attachment_bytes: PositiveInt = 10_000_000
     """Largest attached file or image."""

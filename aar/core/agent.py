@@ -68,7 +68,7 @@ class AgentConfig:
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     guardrails: GuardrailsConfig = field(default_factory=GuardrailsConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
-    max_prompt_chars: int = 1_000_000
+    max_prompt_chars: int = 2_000_000
     max_attachment_bytes: int = 10_000_000
     context: ContextConfig = field(default_factory=ContextConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
 
 from aar.protocol.errors import ToolFailure
 from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
@@ -11,6 +14,8 @@ from aar.protocol.ports import FileAccess
 
 _MENTION = re.compile(r"(?<![\w@/.])@(?P<path>[^\s@,;:!?'\"()<>]+)(?::(?P<first>\d+)-(?P<last>\d+))?")
 _MAX_CHARS = 200_000
+_MAX_NAMES = 500
+"""Names of a folder that are attached."""
 
 MayRead = Callable[[str], str | None]
 """Tells why policy does not let a path be read unasked; ``None``: it does."""
@@ -27,8 +32,8 @@ def expand_mentions(
     Reads files: for a thread.
 
     An ``@word`` that is no file stays what it is: e-mail addresses, decorators and names are not touched.
-    ``@path:10-20`` takes those lines. Each problem is a sentence about a file that exists but was not
-    attached, or not whole.
+    ``@path:10-20`` takes those lines, ``@folder/`` the names of what is in it. Each problem is a sentence
+    about a file that exists but was not attached, or not whole.
     """
     problems: list[str] = []
     found: dict[str, ResourceBlock] = {}
@@ -50,12 +55,14 @@ def _resource(
 ) -> ResourceBlock | None:
     path = match["path"].rstrip(".")
     try:
-        if not files.exists(path):
+        if not path or not files.exists(path):
             return None
         why_not = may_read(path)
         if why_not is not None:
             notice(f"@{path} was not attached: {why_not}")
             return None
+        if files.resolve(path).is_dir():
+            return _folder(path, files.resolve(path))
         data = files.read_bytes(path)
     except ToolFailure as error:
         notice(f"@{path} was not attached: {error.message}")
@@ -78,3 +85,16 @@ def _resource(
         notice(f"@{path} was cut: only its first {_MAX_CHARS:,} characters were attached.")
         text = text[:_MAX_CHARS]
     return ResourceBlock(uri=uri, text=text)
+
+
+def _folder(path: str, folder: Path) -> ResourceBlock:
+    """Return the names of what is in a folder, folders first, with a slash."""
+    with os.scandir(folder) as entries:
+        names = sorted(
+            (not entry.is_dir(), entry.name + ("/" if entry.is_dir() else ""))
+            for entry in islice(entries, 10_000)
+        )
+    shown = [name for _, name in names[:_MAX_NAMES]]
+    if len(names) > len(shown):
+        shown.append(f"… and {len(names) - len(shown):,} more")
+    return ResourceBlock(uri=f"{path.rstrip('/')}/", text="\n".join(shown) or "(empty folder)")

@@ -240,7 +240,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             keys.append("u always everywhere" if "project" in request.scopes else "a always")
         if len(request.scopes) > 1:
             keys.append("r rule")
-        return " · ".join([*keys, "e edit", "n no", "f no, because"]) + self._next_key()
+        return " · ".join([*keys, "e edit", "n no", "f no + why"]) + self._next_key()
 
     def _next_key(self) -> str:
         return " · Tab next" if len(self._requests) > 1 else ""
@@ -257,12 +257,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif self.display and self.may_take_focus():
             self.focus()
 
-    def on_focus(self) -> None:
-        """Tell the keys."""
-        self._draw()
-
-    def on_blur(self) -> None:
-        """Tell how to come back."""
+    def watch_has_focus(self, value: bool) -> None:
+        """Tell the keys, or how to come to them."""
+        super().watch_has_focus(value)
         self._draw()
 
     def action_next(self) -> None:

@@ -69,14 +69,13 @@ class QueuePanel(Static, can_focus=True):
         """Whether a prompt waits."""
         return bool(self._prompts)
 
-    def on_focus(self) -> None:
-        """Show the mark."""
-        self._marked = max(0, len(self._prompts) - 1)
-        self._draw()
-
-    def on_blur(self) -> None:
-        """Hide the mark."""
-        self._draw()
+    def watch_has_focus(self, value: bool) -> None:
+        """Show the mark, at the last prompt, or hide it."""
+        super().watch_has_focus(value)
+        if value:
+            self._marked = max(0, len(self._prompts) - 1)
+        if self.display:
+            self._draw()
 
     def action_move(self, step: int) -> None:
         """Mark another prompt."""
