@@ -92,6 +92,7 @@ class SessionCheckpoints:
         self._after: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._warmed = False
+        self._warming: asyncio.Task[None] | None = None
         self._unwatch: Callable[[], None] = session.on_event(self._watch)
 
     # --- before ------------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ class SessionCheckpoints:
                 self._reading.discard(event.call_id)
             case UserMessage() if not self._warmed:
                 self._warmed = True
-                self._start(self._warm())
+                self._warming = self._start(self._warm())
             case ToolResult() if self._open and not self.session.totals.agents_with_open_calls():
                 self._schedule_after(_QUIET_S)
             case StateEvent() if event.agent_id == "main" and event.state in _ENDED and self._open:
@@ -213,6 +214,8 @@ class SessionCheckpoints:
     async def aclose(self) -> None:
         """Let what was begun finish, keep the state after the last step, and tidy up where that is due."""
         self._unwatch()
+        if self._warming is not None:
+            self._warming.cancel()  # nobody waits for it any more
         if self._after is not None:
             self._cancel_after()
             if self._open is not None:
