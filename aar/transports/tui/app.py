@@ -312,4 +312,4 @@ class AarApp(ScreenActions):
 
     def offer_rewind(self) -> None:
         """Offer to go back to an earlier prompt."""
-        self.query_one(HintLine).tell("/rewind goes back to an earlier prompt.")
+        self.commanding.run("/rewind")
