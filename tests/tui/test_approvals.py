@@ -227,6 +227,27 @@ async def test_yes_is_not_taken_before_the_whole_text_was_on_the_screen() -> Non
         assert app.answers == [("r1", "allow", {"scope": "once"})]
 
 
+async def test_having_seen_a_short_question_is_not_having_seen_the_long_one_after_it() -> None:
+    app = Desk()
+    async with app.run_test(size=(60, 20)) as pilot:
+        long = asked(request_id="r2", arguments={"command": "x\n" * 100})
+        await show(pilot, asked(), long)
+        await pilot.press("tab", "y", "s")
+        await pilot.pause()
+        await pilot.press("y")
+        await pilot.pause()
+        assert app.answers == []
+        await pilot.press("tab", "y")
+        await pilot.pause()
+        assert [answer[0] for answer in app.answers] == ["r1"]
+        await show(pilot, long)
+        await pilot.press("y", "end")
+        await pilot.pause()
+        await pilot.press("y")
+        await pilot.pause()
+        assert [answer[0] for answer in app.answers] == ["r1", "r2"]
+
+
 async def test_no_can_be_said_before_all_was_read() -> None:
     app = Desk()
     async with app.run_test(size=(60, 20)) as pilot:

@@ -53,7 +53,7 @@ class LinesView(ScrollView, can_focus=False):
     def set_lines(self, lines: Sequence[Line]) -> None:
         """Show other lines, from their beginning."""
         self._lines, self.seen, self.chosen = lines, False, None
-        self._width = 0
+        self._width, self._rows, self._first_rows = 0, [], []
         self.scroll_to(y=0, animate=False, force=True)
         self.refresh(layout=True)
         self.call_after_refresh(self._look)
