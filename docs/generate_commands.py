@@ -53,4 +53,4 @@ if __name__ == "__main__":
     if "--write" in sys.argv[1:]:
         PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     else:
-        print(tables())
+        sys.stdout.write(tables() + "\n")

@@ -23,6 +23,7 @@ from aar.transports.chat.paper import MarkdownPaper, Paper
 from aar.transports.chat.printer import ChatPrinter
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
+_SETTLING_S = 0.05
 ACTIONS = frozenset({"quit", "attach"})
 """What of the commands' actions this door can do."""
 
@@ -170,7 +171,9 @@ class Talk:
         self._printer.end_answer()
         self._held = []
         try:
-            while self.conversation.running and request.request_id not in self._settled:
+            # A rule that the answer before kept may settle this question too; that takes a moment.
+            await asyncio.sleep(_SETTLING_S)
+            while self._is_open(request):
                 decision = await questions.ask(request, self._paper, self._reader)
                 if decision.decision == "cancelled":
                     self.conversation.interrupt()
@@ -184,6 +187,12 @@ class Talk:
             held, self._held = self._held, None
             for event in held:
                 self._print(event)
+
+    def _is_open(self, request: ApprovalRequest) -> bool:
+        if request.request_id in self._settled or not self.conversation.running:
+            return False
+        open_now = self.conversation.agent.approvals.pending
+        return any(other.request_id == request.request_id for other in open_now)
 
     # --- commands ----------------------------------------------------------------------------------------
 
