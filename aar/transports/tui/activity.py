@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from aar.safety.sanitize import sanitize
+from aar.transports.tui.one_line import one_line
 
 if TYPE_CHECKING:
     from aar.transports.tui.status import Status
@@ -51,7 +51,7 @@ def activity_line(status: Status, now: float, width: int, sign: str = "", stop_k
     what = status.activity or "Working"
     if asked:
         what = "Waiting for your answer" if asked == 1 else f"Waiting for {asked} answers"
-    what = sanitize(what, keep_newlines=False)
+    what = one_line(what)
     line = Content.styled(f"{sign} " if sign else "", "$accent") + Content.styled(
         what, "$warning" if asked else "$foreground"
     )

@@ -107,6 +107,7 @@ class AarApp(ScreenActions):
     def on_mount(self) -> None:
         """Open the parts once the first frame stands."""
         self.query_one(PromptArea).focus()
+        self.watch_signals()
         feed_typed(self, self._typed)
         self.apply_layout()
         if self._first_prompt:

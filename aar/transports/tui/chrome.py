@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -195,6 +197,18 @@ class Chrome(QuietFocus):
         """Let the window have the title that it had before."""
         if self._window_title:
             write_sequence(self, RESTORE_TITLE)
+
+    def watch_signals(self) -> None:
+        """Let SIGTERM, SIGHUP and SIGINT from outside close the session as leaving does."""
+        if self.is_headless:
+            return
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._ended_by, number)
+
+    def _ended_by(self, number: int) -> None:
+        self.exit(return_code=128 + number)
 
     # --- the user's status line --------------------------------------------------------------------------
 

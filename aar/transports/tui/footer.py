@@ -9,8 +9,8 @@ from textual.binding import ActiveBinding
 from textual.content import Content
 from textual.widgets import Static
 
-from aar.safety.sanitize import sanitize
 from aar.transports.tui.keys import shown_key
+from aar.transports.tui.one_line import one_line
 from aar.transports.tui.textual_private import watch_bindings
 
 _FIRST = ("approval.", "confirm.", "prompt.", "app.interrupt")
@@ -46,7 +46,7 @@ def _rank(name: str) -> int:
 
 def footer_line(items: Sequence[tuple[str, str]], status: str, width: int) -> Content:
     """Return keys with labels, as many as fit beside the user's ``status``."""
-    shown = sanitize(status.strip()[:_MAX_STATUS], keep_newlines=False).replace("\t", " ")
+    shown = one_line(status.strip()[:_MAX_STATUS])
     right = Content.styled(shown, "$text-muted").truncate(max(0, width // 2), ellipsis=True)
     room = width - (right.cell_length + 2 if shown else 0)
     line = Content("")

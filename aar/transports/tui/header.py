@@ -11,7 +11,7 @@ from textual import events
 from textual.content import Content
 from textual.widgets import Static
 
-from aar.safety.sanitize import sanitize
+from aar.transports.tui.one_line import one_line
 
 if TYPE_CHECKING:
     from aar.transports.tui.status import Status
@@ -72,14 +72,14 @@ def _cells(parts: list[Part], gap: str) -> int:
 
 def short_model(name: str) -> str:
     """Return a model's name without the path of a file or the maker before the last slash."""
-    vendor, _, model = sanitize(name, keep_newlines=False).partition("/")
+    vendor, _, model = one_line(name).partition("/")
     last = model.rstrip("/").rpartition("/")[2] or model
     shown = last if vendor in {"scripted", "anthropic", "openai", "gemini"} else f"{vendor}/{last}"
     return _cut(shown if model else vendor)
 
 
 def _name(text: str) -> str:
-    return _cut(sanitize(text, keep_newlines=False))
+    return _cut(one_line(text))
 
 
 def _cut(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from aar.config.paths import paths
 from aar.transports.tui.layout import early_look
-from aar.transports.tui.terminal import RESET, BackgroundQuestion
+from aar.transports.tui.terminal import RESET, BackgroundQuestion, from_environment
 
 
 def launch(options: Mapping[str, Any], which: Mapping[str, Any], prompt: str | None) -> int:
@@ -36,7 +36,7 @@ def launch(options: Mapping[str, Any], which: Mapping[str, Any], prompt: str | N
     try:
         from aar.transports.tui.app import AarApp
     finally:
-        background = question.answer()
+        background = question.answer() or from_environment(os.environ)
     app = AarApp(
         options, which, prompt, look=look, user_themes=own.config / "themes", background=background,
         typed=question.typed,

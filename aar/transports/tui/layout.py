@@ -123,14 +123,15 @@ def _fitting(values: Mapping[str, Any], default: Look | Layout) -> dict[str, Any
         value, standard = values.get(item.name), getattr(default, item.name)
         if item.name == "sections" and isinstance(value, list):
             fitting[item.name] = tuple(str(part) for part in cast("list[Any]", value) if part in SECTIONS)
+        elif item.name == "panel":
+            if isinstance(value, bool):
+                fitting["panel"] = value
         elif value is not None and (type(value) is type(standard) or _fits_other(item.name, value)):
             fitting[item.name] = value
     return fitting
 
 
 def _fits_other(name: str, value: object) -> bool:
-    return (
-        (name == "panel" and isinstance(value, bool))
-        or (name == "keys" and isinstance(value, dict))
-        or (name == "status_command" and isinstance(value, str))
+    return (name == "keys" and isinstance(value, dict)) or (
+        name == "status_command" and isinstance(value, str)
     )

@@ -197,9 +197,10 @@ class ScreenActions(Chrome):
         if self.conversation is None:
             return
         from aar.transports.tui.transcript.outside import open_link
+        from aar.transports.tui.transcript.spans import Link
 
         runtime = self.conversation.runtime
-        link = f"{runtime.workspace / path}:{line}"
+        link = Link(path=path, line=line)
         try:
             told = await open_link(link, runtime.spawner, runtime.workspace, self.suspend)
         except (AarError, OSError) as error:

@@ -22,6 +22,7 @@ from aar.runtime.base import Base
 from aar.safety.sanitize import sanitize
 from aar.transports.tui.activity import tokens
 from aar.transports.tui.header import money
+from aar.transports.tui.one_line import one_line
 from aar.transports.tui.screens.picker import Row
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _line_of(event: Event) -> Content | None:
     if isinstance(event, AssistantMessage) and event.content:
         return Content.styled(_text(event.content), "$foreground")
     if isinstance(event, ToolCall):
-        return Content.styled(f"· {sanitize(event.tool_name, keep_newlines=False)}", "$text-muted")
+        return Content.styled(f"· {one_line(event.tool_name)}", "$text-muted")
     return None
 
 

@@ -16,6 +16,7 @@ from aar.safety.sanitize import sanitize
 from aar.transports.tui.activity import tokens
 from aar.transports.tui.header import money, share
 from aar.transports.tui.layout import SECTIONS
+from aar.transports.tui.one_line import one_line
 
 if TYPE_CHECKING:
     from aar.transports.tui.presenter import Presenter
@@ -99,7 +100,7 @@ def _plan(status: Status, *, plain: bool) -> list[Content]:
         if plain:
             sign = _ITEM_WORDS.get(str(item.status), "to do:")
         text_style = "$text-muted" if item.status == "completed" else "$foreground"
-        title = sanitize(item.title, keep_newlines=False)
+        title = one_line(item.title)
         lines.append(Content.styled(f"{sign} ", style) + Content.styled(title, text_style))
     return lines
 
@@ -108,7 +109,7 @@ def _files(status: Status) -> list[Content]:
     changed = list(status.files.values())
     lines: list[Content] = []
     for file in changed[-_MOST_FILES:]:
-        line = Content.styled(sanitize(file.path, keep_newlines=False), "$foreground")
+        line = Content.styled(one_line(file.path), "$foreground")
         if file.action == "delete":
             line += Content.styled(" deleted", "$error")
         else:
@@ -123,8 +124,8 @@ def _files(status: Status) -> list[Content]:
 
 def _agents(agents: Sequence[tuple[str, str]]) -> list[Content]:
     return [
-        Content.styled(sanitize(name, keep_newlines=False), "$secondary")
-        + Content.styled(f" {sanitize(act, keep_newlines=False)[:200]}", "$text-muted")
+        Content.styled(one_line(name), "$secondary")
+        + Content.styled(f" {one_line(act)[:200]}", "$text-muted")
         for name, act in agents
     ]
 
@@ -142,8 +143,7 @@ def _context(status: Status) -> list[Content]:
 
 def _troubles(troubles: Sequence[tuple[str, str]]) -> list[Content]:
     return [
-        Content.styled(sanitize(text, keep_newlines=False)[:300], _LEVELS.get(level, "$text-muted"))
-        for level, text in troubles
+        Content.styled(one_line(text)[:300], _LEVELS.get(level, "$text-muted")) for level, text in troubles
     ]
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from aar.safety.sanitize import sanitize
+from aar.transports.tui.one_line import one_line
 
 ANSWER_S = 0.1
 """Seconds that a terminal has to tell its background, counted from the question."""
@@ -79,10 +79,10 @@ class BackgroundQuestion:
             os.isatty(self._source) and os.isatty(self._target)
         ):
             return False
-        # A job in the background would be stopped for touching the terminal.
-        if os.tcgetpgrp(self._source) != os.getpgrp():
-            return False
         try:
+            # A job in the background would be stopped for touching the terminal.
+            if os.tcgetpgrp(self._source) != os.getpgrp():
+                return False
             before = termios.tcgetattr(self._source)
             quiet = [*before]
             quiet[3] = before[3] & ~(termios.ECHO | termios.ICANON)
@@ -160,4 +160,4 @@ def _knows_osc9(environ: Mapping[str, str]) -> bool:
 
 
 def _one_line(text: str) -> str:
-    return sanitize(text, keep_newlines=False)[:_MAX_TITLE].replace("\t", " ")
+    return one_line(text)[:_MAX_TITLE]

@@ -18,6 +18,7 @@ from aar.protocol.errors import AarError
 from aar.safety.sanitize import sanitize
 from aar.transports.tui.footer import FooterBar
 from aar.transports.tui.keys import bindings
+from aar.transports.tui.one_line import one_line
 
 if TYPE_CHECKING:
     from aar.core.file_diffs import FileDiff, Hunk
@@ -39,14 +40,12 @@ class DiffDoor:
 
     load: Callable[[], Awaitable[Sequence[FileDiff]]]
     revert: Callable[[FileDiff, Sequence[int] | None], Awaitable[None]]
-    open_file: Callable[[str, int], None]
+    open_file: Callable[[str, int], object]
 
 
 def file_line(diff: FileDiff, *, marked: bool) -> Content:
     """Return the line of a file in the list."""
-    name = Content.styled(
-        sanitize(diff.path, keep_newlines=False), "bold $primary" if marked else "$foreground"
-    )
+    name = Content.styled(one_line(diff.path), "bold $primary" if marked else "$foreground")
     counts = Content.styled(f" +{diff.added}", "$success") + Content.styled(f" −{diff.removed}", "$error")
     word = _ACTIONS.get(diff.action, "")
     sign = Content.styled("▸ " if marked else "  ", "$accent")
@@ -90,7 +89,7 @@ def _of_hunk(hunk: Hunk) -> list[Content]:
 
 def _shown(line: bytes) -> str:
     text = line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
-    return sanitize(text.expandtabs(4), keep_newlines=False)
+    return one_line(text.expandtabs(4))
 
 
 class DiffView(ModalScreen[None]):

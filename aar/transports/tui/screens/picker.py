@@ -15,9 +15,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from aar.safety.sanitize import sanitize
 from aar.transports.tui.footer import FooterBar
 from aar.transports.tui.keys import bindings
+from aar.transports.tui.one_line import one_line
 
 _PREVIEW_DELAY_S = 0.08
 _MOST_SHOWN = 500
@@ -61,10 +61,10 @@ def matches(row: Row, query: str) -> bool:
 
 def row_content(row: Row) -> Content:
     """Return the row as it is drawn."""
-    title = sanitize(row.title, keep_newlines=False)
+    title = one_line(row.title)
     style = "$foreground" if row.enabled else "$text-muted"
     line = Content.styled("• " if row.mark else "  ", "$accent") + Content.styled(title, style)
-    detail = sanitize(row.detail, keep_newlines=False)
+    detail = one_line(row.detail)
     return line + Content.styled(f"  {detail}", "$text-muted") if detail else line
 
 

@@ -1,0 +1,388 @@
+"""Screens over the main one, with a whole app behind them: lists, changes, settings, questions at the start."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import tomllib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.content import Content
+from textual.pilot import Pilot
+from textual.widgets import Input, OptionList
+
+from aar.config.paths import paths
+from aar.config.trust import TrustStore
+from aar.runtime import models as runtime_models
+from aar.transports.tui.app import AarApp
+from aar.transports.tui.layout import Look
+from aar.transports.tui.screens.diff_view import DiffView
+from aar.transports.tui.screens.picker import Picker, Row, matches, row_content
+from aar.transports.tui.screens.question import FirstRunScreen, TrustScreen
+from aar.transports.tui.screens.text_view import TextView
+from aar.transports.tui.side_panel import SidePanel
+from tests.tui.screens import screen_text
+
+WRITES = {
+    "text": "",
+    "tool_calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "one\ntwo\n"}}],
+}
+DONE = {"text": "Done."}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, screen_text(pilot.app)
+        await pilot.pause(0.02)
+
+
+@asynccontextmanager
+async def opened(
+    project: Path, *steps: dict[str, Any], size: tuple[int, int] = (120, 40), **kwargs: Any
+) -> AsyncIterator[tuple[AarApp, Pilot[int]]]:
+    """The whole app with a scripted model, once its session is open."""
+    file = project.parent / "scenario.json"
+    file.write_text(json.dumps({"steps": list(steps or (DONE,)), "after": "last"}))
+    options = {
+        "model": f"scripted/{file}",
+        "cwd": project,
+        "sets": kwargs.pop("sets", ()),
+        "mode": kwargs.pop("mode", "edit"),
+    }
+    app = AarApp(options, user_themes=paths().config / "themes", **kwargs)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.connection is not None and app.prompting.conversation is not None)
+        yield app, pilot
+
+
+async def say(app: AarApp, pilot: Pilot[int], text: str) -> None:
+    await pilot.press(*text, "enter")
+    await until(
+        pilot, lambda: app.conversation and app.conversation.last_result and not app.conversation.running
+    )
+    await pilot.pause(0.1)
+
+
+def saved() -> dict[str, Any]:
+    return tomllib.loads(paths().user_config.read_text())
+
+
+# --- parts of a list -----------------------------------------------------------------------------------------
+
+
+def test_every_word_of_a_query_must_stand_in_the_row() -> None:
+    row = Row("1", "Fix the Parser", "2 days ago", search="src/parse.py")
+    assert matches(row, "parser FIX")
+    assert matches(row, "parse.py days")
+    assert not matches(row, "parser lexer")
+    assert matches(row, "")
+
+
+def test_a_row_is_harmless_and_no_markup() -> None:
+    line = row_content(Row("1", "[bold]x[/]\x1b[2J\nnew", "\u202edetail"))
+    assert line.plain.startswith("  [bold]x[/]␛[2J")
+    assert not set(line.plain) & {"\x1b", "\n", "\u202e"}
+    assert isinstance(line, Content)
+
+
+# --- layout ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (200, 50)])
+async def test_the_screen_is_whole_at_every_size(project: Path, size: tuple[int, int]) -> None:
+    async with opened(project, size=size) as (app, pilot):
+        await say(app, pilot, "hello")
+        lines = screen_text(app).split("\n")
+        assert "ask" in lines[0] or "edit" in lines[0]
+        assert "Done." in screen_text(app)
+        assert "send" in lines[size[1] - 1]
+        assert app.query_one(SidePanel).display is (size[0] >= 120)
+
+
+async def test_f2_opens_the_panel_alone_on_a_narrow_screen_and_closes_it(project: Path) -> None:
+    async with opened(project, size=(60, 20)) as (app, pilot):
+        panel, transcript = app.query_one(SidePanel), app.query_one("Transcript")
+        await pilot.press("f2")
+        await pilot.pause()
+        assert panel.display
+        assert transcript.has_class("-gone")
+        assert panel.size.width > 50
+        await pilot.press("ctrl+t")
+        await pilot.pause()
+        assert not panel.display
+        assert not transcript.has_class("-gone")
+
+
+async def test_parts_can_be_switched_off_in_the_config(project: Path) -> None:
+    sets = ("tui.layout.header=false", "tui.layout.footer=false", "tui.layout.panel=false")
+    async with opened(project, sets=sets) as (app, pilot):
+        await until(pilot, lambda: app.query_one("HeaderBar").has_class("-gone"))
+        assert app.query_one("FooterBar").has_class("-gone")
+        assert not app.query_one(SidePanel).display
+
+
+async def test_chosen_keys_work_and_conflicts_are_told(project: Path) -> None:
+    sets = ('tui.keys.app={toggle_panel="f12", show_log="f5"}',)
+    async with opened(project, sets=sets) as (app, pilot):
+        await until(pilot, lambda: "f5 already does app.show_changes" in screen_text(app))
+        shown = app.query_one(SidePanel).display
+        await pilot.press("f2")
+        assert app.query_one(SidePanel).display is shown
+        await pilot.press("f12")
+        assert app.query_one(SidePanel).display is not shown
+
+
+async def test_a_screen_reader_gets_words_and_no_animation(project: Path) -> None:
+    async with opened(project, look=Look(screen_reader=True), sets=("tui.screen_reader=true",)) as (
+        app,
+        pilot,
+    ):
+        await say(app, pilot, "hello")
+        assert app.has_class("-plain")
+        assert app.animation_level == "none"
+        assert not re.search("[━╌⠋⠙]", screen_text(app).split("\n")[0])
+
+
+async def test_losing_the_focus_of_the_window_takes_none_from_the_prompt(project: Path) -> None:
+    async with opened(project) as (app, pilot):
+        before = app.focused
+        app.app_focus = False
+        await pilot.pause()
+        assert app.focused is before
+
+
+# --- lists -----------------------------------------------------------------------------------------------------
+
+
+async def test_f1_shows_all_keys_and_escape_goes_back(project: Path) -> None:
+    async with opened(project, size=(80, 24)) as (app, pilot):
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, TextView))
+        await pilot.pause()
+        assert "app.interrupt" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, TextView))
+
+
+async def test_another_session_is_found_by_its_words_and_goes_on(project: Path) -> None:
+    async with opened(project) as (app, pilot):
+        await say(app, pilot, "first task")
+        first = app.conversation.session.session_id
+        await app.conversation.new_session()
+        await say(app, pilot, "second task")
+        await pilot.press("f3")
+        await until(pilot, lambda: isinstance(app.screen, Picker))
+        await pilot.press(*"first")
+        await until(
+            pilot,
+            lambda: (
+                "first task" in screen_text(app) and "second" not in screen_text(app).split("first task")[0]
+            ),
+        )
+        await until(pilot, lambda: "Done." in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.conversation.session.session_id == first)
+
+
+async def test_the_theme_under_the_mark_is_shown_and_escape_takes_it_back(project: Path) -> None:
+    async with opened(project) as (app, pilot):
+        before = app.theme
+        await pilot.press("f6")
+        await until(pilot, lambda: isinstance(app.screen, Picker))
+        await pilot.press(*"ember")
+        await until(pilot, lambda: app.theme == "ember")
+        await pilot.press("escape")
+        await until(pilot, lambda: app.theme == before)
+        await pilot.press("f6")
+        await until(pilot, lambda: isinstance(app.screen, Picker))
+        await pilot.press(*"ocean", "enter")
+        await until(pilot, lambda: paths().user_config.is_file() and saved()["tui"]["theme"] == "ocean")
+        await until(pilot, lambda: app.theme == "ocean")
+
+
+async def test_a_wrong_theme_in_the_config_is_told_and_the_screen_lives(project: Path) -> None:
+    folder = paths().config / "themes"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text("name = 'mine'\ndark = true\n")
+    async with opened(project, sets=("tui.theme=mine",)) as (app, pilot):
+        await until(pilot, lambda: "is missing; give a colour" in " ".join(screen_text(app).split()))
+
+
+async def test_models_are_listed_with_window_and_price_and_one_is_taken(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
+    async with opened(project) as (app, pilot):
+        await pilot.press("f4")
+        await until(pilot, lambda: isinstance(app.screen, Picker))
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "needs OPENAI_API_KEY" in shown
+        assert re.search(r"anthropic/\S+ .*tokens.*thinks", shown)
+        await pilot.press(*"anthropic", "enter")
+        await until(pilot, lambda: app.conversation.runtime.active.name.startswith("anthropic/"))
+        await until(pilot, lambda: "claude" in screen_text(app).split("\n")[0])
+
+
+async def test_shift_tab_goes_through_the_modes_and_never_to_unsafe(project: Path) -> None:
+    async with opened(project, mode="plan") as (app, pilot):
+        seen = []
+        for _ in range(4):
+            seen.append(app.conversation.mode)
+            await pilot.press("shift+tab")
+            await pilot.pause()
+        assert seen[:3] == ["plan", "ask", "edit"]
+        assert "unsafe" not in seen
+        assert app.conversation.mode in {"plan", "ask"}
+
+
+async def test_a_setting_is_written_to_the_users_file_and_a_wrong_one_is_told(project: Path) -> None:
+    async with opened(project) as (app, pilot):
+        await pilot.press("f7")
+        await until(pilot, lambda: isinstance(app.screen, Picker))
+        await pilot.press(*"layout.header", "enter")
+        await until(
+            pilot,
+            lambda: app.screen.query("AskText #title, Input") and type(app.screen).__name__ == "AskText",
+        )
+        app.screen.query_one(Input).value = "maybe"
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Picker) and app.screen.query(Input))
+        told = [notice.message for notice in app._notifications]
+        assert any("tui.layout.header" in message for message in told), told
+        assert not paths().user_config.exists()
+        await pilot.press(*"layout.header", "enter")
+        await until(pilot, lambda: type(app.screen).__name__ == "AskText")
+        app.screen.query_one(Input).value = "false"
+        await pilot.press("enter")
+        await until(pilot, lambda: paths().user_config.exists())
+        assert saved() == {"tui": {"layout": {"header": False}}}
+        await until(pilot, lambda: app.screen_stack[0].query_one("HeaderBar").has_class("-gone"))
+
+
+async def test_the_log_is_shown_sanitised(project: Path) -> None:
+    async with opened(project) as (app, pilot):
+        folder = paths().logs
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "aar.log").open("a") as file:
+            file.write("2026 ERROR bad \x1b[2J thing\n")
+        await pilot.press("f8")
+        await until(pilot, lambda: isinstance(app.screen, TextView) and "bad ␛[2J thing" in screen_text(app))
+
+
+# --- changes -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_change_is_shown_and_taken_back(project: Path) -> None:
+    (project / "a.txt").write_text("one\n")
+    async with opened(project, WRITES, DONE) as (app, pilot):
+        await say(app, pilot, "write")
+        assert (project / "a.txt").read_text() == "one\ntwo\n"
+        await pilot.press("f5")
+        await until(pilot, lambda: isinstance(app.screen, DiffView) and "+ two" in screen_text(app))
+        assert "a.txt +1 −0" in screen_text(app)
+        await pilot.press("r")
+        await until(pilot, lambda: (project / "a.txt").read_text() == "one\n")
+        await until(pilot, lambda: "No file is other" in screen_text(app))
+        await pilot.press("q")
+        await until(pilot, lambda: not isinstance(app.screen, DiffView))
+
+
+# --- questions at the start ----------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def started(project: Path, **options: Any) -> AsyncIterator[tuple[AarApp, Pilot[int]]]:
+    app = AarApp({"cwd": project, **options})
+    async with app.run_test(size=(100, 30)) as pilot:
+        yield app, pilot
+
+
+async def test_without_any_model_the_user_is_asked_and_the_choice_is_kept(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_models, "_ollama_runs", lambda: False)
+    monkeypatch.setattr(runtime_models, "_local_installed", lambda base: False)
+    monkeypatch.setattr("aar.providers.local.installed", lambda settings, folder: False)
+    async with started(project) as (app, pilot):
+        await until(pilot, lambda: isinstance(app.screen, FirstRunScreen))
+        await until(pilot, lambda: "Which model shall answer?" in screen_text(app))
+        shown = screen_text(app)
+        assert "set ANTHROPIC_API_KEY" in shown
+        assert "not installed" in shown
+        await pilot.press(*"another", "enter")
+        await until(pilot, lambda: type(app.screen).__name__ == "AskText")
+        app.screen.query_one(Input).value = "http://127.0.0.1:9/v1"
+        await pilot.press("enter")
+        await until(pilot, lambda: "Name of the model" in screen_text(app))
+        await pilot.press(*"tiny", "enter")
+        await until(pilot, lambda: app.connection is not None)
+        assert saved()["model"]["name"] == "openai-compatible/tiny"
+        assert app.conversation.runtime.active.name == "openai-compatible/tiny"
+
+
+async def test_leaving_the_first_question_ends_with_the_sentence(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_models, "_ollama_runs", lambda: False)
+    monkeypatch.setattr(runtime_models, "_local_installed", lambda base: False)
+    async with started(project) as (app, pilot):
+        await until(pilot, lambda: isinstance(app.screen, FirstRunScreen))
+        await until(pilot, lambda: app.screen.query(OptionList))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.failure is not None)
+        assert "No model is configured" in str(app.failure)
+
+
+@pytest.mark.parametrize(
+    ("answer", "trusted", "asked_again"),
+    [("yes", True, False), ("no", False, False), ("escape", False, True)],
+)
+async def test_a_project_that_brings_rules_is_asked_about_before_they_act(
+    project: Path, answer: str, trusted: bool, asked_again: bool
+) -> None:
+    (project / "AGENTS.md").write_text("Always answer in verse. \x1b[2J")
+    file = project.parent / "scenario.json"
+    file.write_text(json.dumps({"steps": [DONE]}))
+    model = f"scripted/{file}"
+    async with started(project, model=model) as (app, pilot):
+        await until(pilot, lambda: isinstance(app.screen, TrustScreen) and "AGENTS.md" in screen_text(app))
+        assert app.connection is None
+        await pilot.press(*([answer] if answer == "escape" else [*answer, "enter"]))
+        await until(pilot, lambda: app.connection is not None)
+        assert app.conversation.runtime.base.trusted is trusted
+        assert TrustStore(paths()).is_trusted(project) is trusted
+    async with started(project, model=model) as (app, pilot):
+        await until(pilot, lambda: app.connection is not None or isinstance(app.screen, TrustScreen))
+        assert isinstance(app.screen, TrustScreen) is asked_again
+
+
+# --- the user's status line --------------------------------------------------------------------------------------
+
+
+async def test_the_first_line_of_the_status_command_stands_in_the_footer(project: Path) -> None:
+    script = project.parent / "status.py"
+    script.write_text(
+        "import json, sys\nfacts = json.load(sys.stdin)\nprint(facts['mode'], '\\x1b[31mhi')\nprint(2)\n"
+    )
+    async with opened(project, sets=(f"tui.status_command=python3 {script}",)) as (app, pilot):
+        await until(pilot, lambda: "edit ␛[31mhi" in screen_text(app).split("\n")[39])
+
+
+async def test_a_status_command_that_fails_is_told(project: Path) -> None:
+    async with opened(project, sets=("tui.status_command=exit 3",)) as (app, pilot):
+        await until(pilot, lambda: "status_command ended with exit 3" in screen_text(app))
