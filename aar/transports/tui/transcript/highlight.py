@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from typing import Any
 
@@ -10,6 +11,9 @@ from aar.transports.tui.transcript.text import Run
 
 MAX_CHARS = 60_000
 """Longer code is shown without colours."""
+
+_MAX_S = 0.15
+"""Seconds after which the rest of some code stays without colours: a few lexers are slow with odd text."""
 
 _ALIASES = {
     "shell": "bash",
@@ -83,6 +87,13 @@ def _role(kind: Any) -> str:
     return next((role for prefix, role in _ROLES if name.startswith(prefix)), "")
 
 
+def _tokens(lexer: Any, code: str, until: float) -> Iterator[tuple[Any, str]]:
+    for number, token in enumerate(lexer.get_tokens(code)):
+        if number % 64 == 63 and time.perf_counter() > until:
+            return
+        yield token
+
+
 def highlight(code: str, language: str, base: str = "") -> list[list[Run]]:
     """Return the lines of ``code`` as runs.
 
@@ -95,12 +106,18 @@ def highlight(code: str, language: str, base: str = "") -> list[list[Run]]:
     if lexer is None:
         return [[(line, base)] if line else [] for line in code.split("\n")]
     lines: list[list[Run]] = [[]]
-    for kind, text in lexer.get_tokens(code):
+    taken, until = 0, time.perf_counter() + _MAX_S
+    for kind, text in _tokens(lexer, code, until):
+        taken += len(text)
         colour = _role(kind)
         role = f"{base} {colour}".strip() if colour else base
         first, *rest = text.split("\n")
         if first:
             lines[-1].append((first, role))
         lines.extend([(piece, role)] if piece else [] for piece in rest)
+    if taken < len(code):
+        first, *rest = code[taken:].split("\n")
+        lines[-1].append((first, base))
+        lines.extend([(piece, base)] if piece else [] for piece in rest)
     wanted = code.count("\n") + 1
     return lines[:wanted] if len(lines) >= wanted else [[(line, base)] for line in code.split("\n")]

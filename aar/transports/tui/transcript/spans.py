@@ -13,7 +13,7 @@ from aar.transports.tui.transcript.text import Line
 
 _LINK = re.compile(
     r"(?P<url>https?://[^\s<>\"'`│]+[^\s<>\"'`│.,;:!?)\]}])"
-    r"|(?P<path>(?:~|\.{1,2})?/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,9})"
+    r"|(?<![\w/.@+~-])(?P<path>(?:~|\.{1,2})?/?(?:[\w.@+-]++/)*+[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,9})"
     r"(?::(?P<line>\d{1,7}))?(?![\w/])"
 )
 
