@@ -23,6 +23,8 @@ SECTIONS: dict[str, str] = {
 LASTING = frozenset({"constraints", "decisions", "facts"})
 """Sections that are added to; in the others the newest word counts."""
 
+_TITLES = frozenset(heading.lower() for heading in SECTIONS.values())
+
 _WORDS = {
     "goal": r"goals?\b|task\b|objective",
     "constraints": r"constraints?\b|rules?\b|requirements?\b|instructions?\b",
@@ -33,13 +35,18 @@ _WORDS = {
     "next": r"next\b",
 }
 _HEADING = re.compile(
-    r"^\s*(?:#{1,6}\s*|\*\*\s*|\d+[.)]\s*(?:\*\*)?)?(?P<title>[A-Za-z][A-Za-z ,/&-]{1,60}?)\s*(?:\*\*)?\s*"
-    r"(?P<colon>:)?\s*(?:\*\*)?\s*(?P<rest>.*)$"
+    r"^\s*(?P<mark>#{1,6}\s*|\*\*\s*|\d+[.)]\s*(?:\*\*)?)?(?P<title>[A-Za-z][A-Za-z ,/&'-]{1,60}?)\s*"
+    r"(?:\*\*)?\s*(?:(?P<colon>:)\s*(?:\*\*)?\s*(?P<rest>.*))?$"
 )
 _BULLET = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+")
 _NOTHING = re.compile(r"^\W*(?:none|nothing(?: missing)?|n/?a|no|-|not known|unknown)\W*$", re.IGNORECASE)
 _LINE_CHARS = 600
-_MARKED = ("#", "*")
+_TELLING = re.compile(
+    # numbers, paths, names of code, quotes, reasons and rules
+    r"\d{2,}|[\w.-]+/[\w./-]+|\w+\.\w{1,4}\b|\w+_\w+|\b[A-Z]\w*[a-z][A-Z]\w*|\b[A-Z]{2,}\b"
+    r"|(?<=[a-z] )[A-Z]\w{3,}|`[^`]+`"
+    r"|\b(?:because|decided?|chose|must|never|always|cause[ds]?|fails?|failing|todo|remains?|still|instead|called)\b"
+)
 
 
 def parse_notes(text: str) -> Notes:
@@ -69,16 +76,18 @@ def has_headings(text: str) -> bool:
 
 
 def _heading(line: str) -> tuple[str | None, str]:
-    match = _HEADING.match(line)
-    if match is None or (_BULLET.match(line) and not line.strip().startswith("**")):
-        return None, line
-    marked = line.strip().startswith(_MARKED)
-    if not (match["colon"] or (marked and not match["rest"])):
+    """Return the section that ``line`` opens, and what stands behind the heading."""
+    bare = _BULLET.sub("", line).strip()
+    bullet = bare != line.strip() and not bare.startswith("**")
+    match = None if bullet else _HEADING.match(bare)
+    if match is None:
         return None, line
     title = match["title"].strip().lower()
+    if not (match["colon"] or match["mark"]) and title not in _TITLES:
+        return None, line
     for key, words in _WORDS.items():
         if re.match(words, title):
-            return key, match["rest"].strip("* ")
+            return key, (match["rest"] or "").strip("* ")
     return None, line
 
 
@@ -122,8 +131,13 @@ def _joined(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
     return tuple(lines.values())
 
 
+def telling(line: str) -> float:
+    """Return how much a line tells for its length: names, numbers, paths, reasons and rules count."""
+    return min(3, len(_TELLING.findall(line))) / (40 + len(line))
+
+
 def trim_notes(notes: Notes, tokens: int) -> Notes:
-    """Return ``notes`` in at most about ``tokens``: the longest lines are cut first, then the oldest go."""
+    """Return ``notes`` in at most about ``tokens``: long lines are cut, then those that tell least go."""
     for limit in (_LINE_CHARS, 300, 160, 100):
         trimmed = {key: tuple(_cut(line, limit) for line in lines) for key, lines in notes.items()}
         if notes_tokens(trimmed) <= tokens:
@@ -133,7 +147,9 @@ def trim_notes(notes: Notes, tokens: int) -> Notes:
         lines = trimmed[longest]
         if len(lines) <= 1:
             break
-        trimmed[longest] = lines[max(1, len(lines) // 8) :]
+        least = sorted(range(len(lines)), key=lambda at: telling(lines[at]))
+        dropped = set(least[: max(1, len(lines) // 8)])
+        trimmed[longest] = tuple(line for at, line in enumerate(lines) if at not in dropped)
     return trimmed
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 from aar.core.compaction_facts import Command, Facts, Words
-from aar.core.compaction_notes import Notes, render_notes, trim_notes
+from aar.core.compaction_notes import Notes, render_notes, telling, trim_notes
 from aar.core.fold import TurnOutline
 from aar.core.tokens import estimate_text
 from aar.protocol.messages import (
@@ -30,7 +31,9 @@ _MOST_FAILING = 12
 _WORDS_SHARE = 0.4
 _NOTES_SHARE = 0.45
 _SAYINGS_SHARE = 0.4
-_SAYING_CHARS = 400
+_SAYINGS_BESIDE_NOTES = 0.12
+_SAYING_CHARS = 280
+_SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n+")
 _ARGUMENT_CHARS = 400
 _HEAD_CHARS = 700
 _TAIL_CHARS = 500
@@ -51,9 +54,10 @@ def render_summary(
         notes: What a model wrote; may be empty.
         budget: Tokens at most, about.
         said_below: Seqs of user messages that follow word for word, so that they are not quoted here.
-        sayings: Whether to quote what the assistant said, where no model wrote notes.
+        sayings: Whether to quote more of what the assistant said, because no model wrote notes.
     """
-    parts = [INTRODUCTION, render_notes(trim_notes(notes, int(budget * _NOTES_SHARE)))]
+    noted = render_notes(trim_notes(notes, int(budget * _NOTES_SHARE)))
+    parts = [INTRODUCTION, noted]
     earlier = [words for words in facts.words if words.seq not in said_below and words.text]
     parts.append(_said(_quotes(earlier, int(budget * _WORDS_SHARE))))
     parts.append(_section("Permission mode", [facts.mode] if facts.mode else []))
@@ -62,8 +66,10 @@ def render_summary(
     parts.append(_section("Fails now", _failing(facts)))
     parts.append(_section("Commands run, the latest last", _commands(facts.commands)))
     parts.append(_section("Files read", _reads(facts)))
-    if sayings:
-        parts.append(_section("What you said (shortened)", _sayings(facts, int(budget * _SAYINGS_SHARE))))
+    # What the notes leave of their share goes to quotes, so that poor notes cost less.
+    left = budget * (_NOTES_SHARE + _SAYINGS_BESIDE_NOTES) - estimate_text(noted)
+    quoted = budget * _SAYINGS_SHARE if sayings else max(left, budget * _SAYINGS_BESIDE_NOTES)
+    parts.append(_section("From what you said", _sayings(facts, int(quoted))))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -132,18 +138,22 @@ def _commands(commands: Sequence[Command]) -> list[str]:
 
 
 def _sayings(facts: Facts, budget: int) -> list[str]:
-    """Quote the assistant: shorter the more there is, and the oldest left out where even that is too much."""
-    for limit in (_SAYING_CHARS, 240, 140, 90):
-        lines = [_middle_cut(" ".join(text.split()), limit) for _, text in facts.sayings]
-        if estimate_text("\n".join(lines)) <= budget:
-            return lines
-    kept: list[str] = []
-    for line in reversed(lines):
-        budget -= estimate_text(line) + 2
+    """Quote the most telling sentences of the assistant, in their order, each once."""
+    found: dict[str, tuple[float, int, str]] = {}
+    for at, (_, text) in enumerate(facts.sayings):
+        for sentence in _SENTENCE_END.split(text):
+            line = " ".join(sentence.split())
+            if line:
+                found.setdefault(line.lower(), (telling(line), at, line))
+    ranked = sorted(enumerate(found.values()), key=lambda item: (item[1][0], item[1][1]), reverse=True)
+    kept: list[tuple[int, str]] = []
+    for place, (_, _, line) in ranked:
+        short = _middle_cut(line, _SAYING_CHARS)
+        budget -= estimate_text(short) + 2
         if budget < 0:
             break
-        kept.append(line)
-    return kept[::-1]
+        kept.append((place, short))
+    return [line for _, line in sorted(kept)]
 
 
 def _middle_cut(text: str, limit: int) -> str:

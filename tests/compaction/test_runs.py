@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ async def test_the_prefix_changes_only_where_a_compaction_is_told(tmp_path: Path
     await world.run("Read on.")
     requests = world.script.requests
     broken = 0
-    for before, now in zip(requests, requests[1:], strict=False):
+    for before, now in pairwise(requests):
         same = all(a is b or a == b for a, b in zip(before.messages[:-1], now.messages, strict=False))
         broken += not (same and len(now.messages) > len(before.messages))
     assert broken == len(world.compactions)
@@ -186,7 +187,7 @@ async def test_notes_that_were_unusable_are_asked_for_once_more(tmp_path: Path) 
     world = SmallWorld(root, [*reading(root, 8, words=900), "Done."], notes=notes)
     await world.run("Go.")
     assert "Begin with the line" in world.script.asked[1]
-    assert "Keep the old API" in [event for event in world.compactions if event.summary][0].summary
+    assert "Keep the old API" in next(event for event in world.compactions if event.summary).summary
 
 
 async def test_the_second_question_adds_what_was_missing(tmp_path: Path) -> None:
@@ -284,7 +285,7 @@ async def test_a_fixed_reserve_does_not_starve_large_or_small_windows(tmp_path: 
     root = tmp_path / "p"
     for number, window in enumerate((200_000, 1_000_000)):
         world = SmallWorld(
-            root / str(number), reading(root / str(number), 4) + [Turn("Done.")], window=window
+            root / str(number), [*reading(root / str(number), 4), Turn("Done.")], window=window
         )
         await world.run("Go.")
         assert world.compactions == []
