@@ -329,6 +329,25 @@ async def test_search_marks_unfolds_and_steps() -> None:
     await on_screen(many(100), body)
 
 
+async def test_what_is_found_is_marked_also_in_an_answer_that_still_comes() -> None:
+    async def body(app: Screen, pilot: Pilot[None]) -> None:
+        live = answer(2, "a needle\n\n", live=True)
+        app.add(live)
+        await pilot.press("slash", *"needle", "enter")
+        live.add("another needle\n\n")
+        app.view.apply(Changes(changed={2}), app.blocks)
+        await pilot.pause()
+        place = app.view.document.place_of(2)
+        assert place is not None
+        assert len(app.view.finder.spans(place)) == 2
+        strips = app.screen._compositor.render_strips()
+        marked = [s for strip in strips for s in strip if s.text == "needle"]
+        assert len(marked) == 2
+        assert len({str(s.style) for s in marked}) == 2
+
+    await on_screen([UserBlock(1, text="look")], body)
+
+
 async def test_a_block_its_code_or_a_selection_is_copied() -> None:
     async def body(app: Screen, pilot: Pilot[None]) -> None:
         await pilot.press("y", "c")

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from aar.safety.sanitize import sanitize
 from aar.transports.tui.blocks import AnyBlock
 from aar.transports.tui.transcript.document import Document
 from aar.transports.tui.transcript.outline import searchable
 from aar.transports.tui.transcript.spans import Span, find_all
+from aar.transports.tui.transcript.text import Line
+
+
+class _Found(NamedTuple):
+    lines: Sequence[Line]
+    state: tuple[int, int]
+    spans: list[list[Span]]
 
 
 class Finder:
@@ -24,7 +34,7 @@ class Finder:
         self.here: tuple[int, int] | None = None
         self._document = document
         self._keys: list[int] = []
-        self._spans: dict[int, tuple[int, list[list[Span]]]] = {}
+        self._spans: dict[int, _Found] = {}
 
     def look(self, query: str) -> None:
         """Look for other words."""
@@ -76,12 +86,14 @@ class Finder:
             return []
         lines = self._document.lines(place)
         kept = self._spans.get(key)
-        if kept is not None and kept[0] == id(lines):
-            return kept[1]
+        # The lines of an answer that comes are one list that grows.
+        state = (len(lines), self._document.blocks[place].revision)
+        if kept is not None and kept.lines is lines and kept.state == state:
+            return kept.spans
         found = find_all(lines, self.query)
         if len(self._spans) > 200:
             self._spans.clear()
-        self._spans[key] = (id(lines) if not self._document.blocks[place].live else 0, found)
+        self._spans[key] = _Found(lines, state, found)
         return found
 
     def step(self, forward: bool, start_key: int) -> tuple[int, Span] | None:
