@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import create_app_session
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import History, InMemoryHistory
@@ -15,6 +18,7 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
+from prompt_toolkit.output.plain_text import PlainTextOutput
 
 from aar.transports.tui.prompt.completion import FileList, find_request
 
@@ -212,6 +216,13 @@ def _keys_of_questions(keys: str) -> KeyBindings:
         """Any other key answers nothing."""
 
     return bindings
+
+
+@contextmanager
+def plain_output() -> Generator[None]:
+    """Let prompts be written without a single escape sequence, for a terminal that knows none."""
+    with create_app_session(output=PlainTextOutput(sys.stdout)):
+        yield
 
 
 def is_dumb() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from aar.commands.base import one_line
@@ -11,7 +12,7 @@ from aar.memory.prompt_history import PromptHistory
 from aar.runtime import open_runtime
 from aar.runtime.conversation import Conversation
 from aar.runtime.parts import Runtime
-from aar.transports.chat.line_input import LineReader, StoredHistory, is_dumb
+from aar.transports.chat.line_input import LineReader, StoredHistory, is_dumb, plain_output
 from aar.transports.chat.paper import Paper
 from aar.transports.chat.talk import Talk, examine
 
@@ -30,7 +31,8 @@ def chat(options: Mapping[str, Any], which: Mapping[str, Any], prompt: str | Non
     Raises:
         AarError: A setting or key is wrong, or there is no such session.
     """
-    return asyncio.run(_chat(options, which, prompt))
+    with plain_output() if is_dumb() else nullcontext():
+        return asyncio.run(_chat(options, which, prompt))
 
 
 async def _chat(options: Mapping[str, Any], which: Mapping[str, Any], prompt: str | None) -> int:
