@@ -245,6 +245,8 @@ class ProcessSpawner:
             if guard is not None:
                 self._guards.pop(guard, None)
                 notices = guard.undo()
+            if wall == "bubblewrap" and result.exit_code != 0:
+                notices += _refused_notices(result.output, self._session_plan())
             blocked = self.egress.blocked_since(began) if fence.steps.get("private_network") else ()
             notices += tuple(
                 _blocked_notice(item.host, item.port, item.reason, item.rule) for item in blocked
@@ -297,6 +299,27 @@ class ProcessSpawner:
 
 def _words(value: object) -> list[str]:
     return [str(word) for word in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+_REFUSALS = (b"Read-only file system", b"Device or resource busy")
+
+
+def _refused_notices(output: bytes, plan: Plan) -> tuple[str, ...]:
+    """Return why a command failed at protected paths that its output names: the kernel tells little."""
+    lines = [line for line in output.splitlines() if any(words in line for words in _REFUSALS)]
+    if not lines:
+        return ()
+    names = [
+        str(path.relative_to(plan.workspace))
+        for path in plan.protected
+        if path.is_relative_to(plan.workspace)
+    ]
+    return tuple(
+        f"{name} is protected from commands, and was left as it is. The file tools can change it when the "
+        "user agrees; a pull or checkout that changes it is for the user's own terminal."
+        for name in names
+        if any(name.encode() in line for line in lines)
+    )
 
 
 def _blocked_notice(host: str, port: int, reason: str, rule: str | None) -> str:

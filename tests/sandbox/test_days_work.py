@@ -165,3 +165,28 @@ async def test_a_submodule_can_be_committed_in(desk: ProcessSpawner, tmp_path: P
     )
     result = await shell(desk, "echo evil > .git/modules/sub/hooks/post-commit; true", work)
     assert not os.path.lexists(work / ".git/modules/sub/hooks/post-commit"), result.output
+
+
+async def test_a_pull_that_changes_protected_files_is_told_and_works_once_they_are_granted(
+    desk: ProcessSpawner, tmp_path: Path
+) -> None:
+    work, seed = tmp_path / "work", tmp_path / "seed"
+    await ok(desk, f"git clone -q {tmp_path}/added/origin.git .", work)
+    (seed / ".github/workflows").mkdir(parents=True)
+    (seed / ".github/workflows/ci.yml").write_text("on: push\n")
+    (seed / "AGENTS.md").write_text("be quick\n")
+    git("add", "-A", cwd=seed)
+    git("commit", "-qm", "second", cwd=seed)
+    git("push", "-q", f"{tmp_path}/added/origin.git", "HEAD", cwd=seed)
+    refused = await shell(desk, "git pull -q", work, timeout_s=60)
+    assert b"AGENTS.md" in refused.output
+    assert refused.exit_code != 0 or refused.notices
+    assert (work / "AGENTS.md").read_text() == "be kind\n"
+    assert not (work / ".github/workflows/ci.yml").exists()
+    assert b"AGENTS.md is protected" in refused.output
+    granted = (work / ".github/workflows", work / "AGENTS.md")
+    command = "git fetch -q && git reset -q --hard origin/HEAD"
+    result = await shell(desk, command, work, timeout_s=60, writable=granted)
+    assert (result.exit_code, result.notices) == (0, ()), result.output
+    assert (work / "AGENTS.md").read_text() == "be quick\n"
+    assert (work / ".github/workflows/ci.yml").read_text() == "on: push\n"

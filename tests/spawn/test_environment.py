@@ -93,7 +93,8 @@ def test_processes_start_in_one_place_only() -> None:
         f"{path.relative_to(root)}:{number}: {line.strip()}"
         for path in sorted(root.rglob("*.py"))
         if (name := path.relative_to(root).as_posix()) not in DOORS
-        and not name.startswith("safety/spawn_server/") and not name.startswith("providers/local")
+        and not name.startswith("safety/spawn_server/")
+        and not name.startswith("providers/local")
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if STARTS.search(line.partition("#")[0]) and not line.lstrip().startswith(('"', "'"))
     ]

@@ -210,7 +210,10 @@ class BubblewrapWall:
         kind = "--ro-bind" if limits.read_only else "--bind"
         chosen = dict.fromkeys((plan.workspace, *plan.writable), kind)
         chosen |= dict.fromkeys((*plan.caches, plan.temp), "--bind")
-        chosen |= dict.fromkeys(limits.writable, "--bind")
+        # Bound onto itself a file could not be replaced any more, as git and editors do.
+        within = () if limits.read_only else (plan.workspace, *plan.writable)
+        granted = [path for path in limits.writable if not any(path.is_relative_to(top) for top in within)]
+        chosen |= dict.fromkeys(granted, "--bind")
         words: list[str] = []
         for path in sorted(chosen, key=lambda path: len(path.parts)):
             if path.exists():

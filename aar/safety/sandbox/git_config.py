@@ -87,8 +87,8 @@ def changes_execution(before: bytes, after: bytes) -> bool:
 
 
 _WRITERS = re.compile(
-    r"\bgit\b[^;&|\n]*?\s(branch|remote|config|push|pull|fetch|checkout|switch|clone|init|submodule|worktree|"
-    r"sparse-checkout|lfs|flow|subtree|maintenance)\b"
+    r"\bgit\b[^;&|\n]*?[ \t](branch|remote|config|push|pull|fetch|checkout|switch|clone|init|submodule|"
+    r"worktree|sparse-checkout|lfs|flow|subtree|maintenance)\b"
 )
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aar.safety.sandbox.git_config import changes_execution
+from aar.safety.sandbox.masks import MASK_MODE, is_mask
 
 MAX_ENTRIES = 2_000
 """Files and folders of one snapshot; more are told, not watched."""
@@ -102,7 +103,8 @@ class Keeper:
             status = os.lstat(path)
             mode = stat.S_IMODE(status.st_mode)
             if stat.S_ISDIR(status.st_mode):
-                return Leaf("folder", mode)
+                # A mask that stands there for another command is nothing.
+                return None if mode == MASK_MODE and is_mask(path) else Leaf("folder", mode)
             if stat.S_ISLNK(status.st_mode):
                 return Leaf("link", 0, os.fsencode(path.readlink()))
         except OSError:
@@ -149,6 +151,8 @@ class Guard:
 
     def accept(self, path: Path) -> None:
         """Take ``path`` as it is now: aar itself has written it, with leave."""
+        if not any(path.is_relative_to(one) or one.is_relative_to(path) for one in self._paths):
+            return
         for old in [old for old in self._before if old.is_relative_to(path)]:
             del self._before[old]
         self._before |= self._keeper.take([path])

@@ -55,16 +55,21 @@ def make_profile(plan: Plan, limits: Limits) -> str:
     lines += [_hidden_name(plan.workspace, name) for name in SECRET_NAMES]
     for name in (".env.example", ".env.sample", ".env.template"):
         lines.append(
-            f'(allow file-read* (regex #"^{re.escape(str(plan.workspace))}/(.*/)?{re.escape(name)}$"))'
+            f'(allow file-read* (regex #"^{_literal(str(plan.workspace))}/(.*/)?{re.escape(name)}$"))'
         )
     if limits.network:
         lines += ["(allow network*)", "(allow system-socket)"]
     return "\n".join(lines) + "\n"
 
 
+def _literal(text: str) -> str:
+    """Return a pattern for ``text``; any character stands for a quote, which would end the pattern."""
+    return re.escape(text).replace('"', ".")
+
+
 def _hidden_name(workspace: Path, name: str) -> str:
     pattern = re.escape(name).replace(r"\*", "[^/]*")
-    return f'(deny file-read* (regex #"^{re.escape(str(workspace))}/(.*/)?{pattern}$"))'
+    return f'(deny file-read* (regex #"^{_literal(str(workspace))}/(.*/)?{pattern}$"))'
 
 
 class SeatbeltWall:
