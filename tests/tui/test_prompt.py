@@ -286,6 +286,7 @@ async def test_ctrl_c_copies_then_clears_then_tells_how_to_quit() -> None:
         ("ctrl+x", messages.CancelWanted),
         ("ctrl+d", messages.QuitWanted),
         ("alt+q", messages.QueueFocusWanted),
+        ("tab", messages.AnswerWanted),
         ("ctrl+up", messages.QueueFocusWanted),
         ("enter", messages.GoOnWanted),
     ],

@@ -28,7 +28,7 @@ from tests.tui.screens import screen_text
 from tests.tui.test_prompt_parts import PNG
 
 SLOW = {"text": "Slow answer. " * 200, "chunk_chars": 2, "chunk_delay_ms": 50}
-SHORT = {"text": "Slow answer. " * 20, "chunk_chars": 4, "chunk_delay_ms": 30}
+SHORT = {"text": "Slow answer. " * 20, "chunk_chars": 4, "chunk_delay_ms": 60}
 QUICK = {"text": "Done."}
 
 
@@ -104,7 +104,7 @@ async def test_enter_steers_and_alt_enter_queues_while_it_works(project: Path) -
         assert "steer" in screen_text(pilot.app)
         await until(pilot, lambda: not conversation(pilot).running, 30)
         assert said(pilot) == [("go", "prompt"), ("steer", "steer"), ("later", "queue")]
-        assert not pilot.app.query_one(QueuePanel).display
+        await until(pilot, lambda: not pilot.app.query_one(QueuePanel).display)
 
 
 async def test_escape_interrupts_and_brings_unheard_words_back(project: Path) -> None:
@@ -299,6 +299,10 @@ async def test_an_approval_reaches_its_call_and_a_wrong_rule_is_told(project: Pa
         await pilot.press(*"go", "enter")
         panel = pilot.app.query_one(ApprovalPanel)
         await until(pilot, lambda: panel.display and panel.has_focus)
+        await pilot.press("i")
+        await until(pilot, lambda: area(pilot).has_focus)
+        await pilot.press("tab")
+        await until(pilot, lambda: panel.has_focus)
         await pilot.press("r", "ctrl+u", *"bash((", "enter", "s")
         await until(pilot, lambda: "bash((" in screen_text(pilot.app).split("rule to keep")[-1][12:])
         assert panel.display

@@ -209,6 +209,10 @@ class AarApp(ScreenActions):
         """Go back to the prompt."""
         self.query_one(PromptArea).focus()
 
+    def on_prompt_area_answer_wanted(self) -> None:
+        """Go to the open question."""
+        self.action_answer()
+
     def on_prompt_area_history_wanted(self) -> None:
         """Search all prompts."""
         self.prompting.open_history()

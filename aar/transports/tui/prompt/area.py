@@ -163,6 +163,7 @@ class PromptArea(TextArea, inherit_bindings=False):
     async def _on_key(self, event: events.Key) -> None:
         self.last_key = time.monotonic()
         if self._vim is not None and self._vim.take(event.key, event.character):
+            self.set_class(self._vim.mode == "NORMAL", "-normal")
             event.stop()
             event.prevent_default()
         elif event.key in {"enter", "tab"}:
@@ -386,10 +387,11 @@ class PromptArea(TextArea, inherit_bindings=False):
             self._popup.close()
 
     def action_complete(self) -> None:
-        """Take the suggestion that is marked; without one the key goes on to the app."""
+        """Take the suggestion that is marked; without one go to the open question."""
         chosen = self._popup.chosen if self._choosing and self._popup is not None else None
         if chosen is None or self._request is None:
-            raise SkipAction
+            self.post_message(messages.AnswerWanted())
+            return
         row, column = self.cursor_location
         start = 0 if self._request.kind != "file" else column - len(self._request.query)
         self.replace(chosen.insert, (row, start), (row, column), maintain_selection_offset=False)

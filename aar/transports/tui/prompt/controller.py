@@ -24,6 +24,7 @@ from aar.transports.tui.prompt.images import read_image
 from aar.transports.tui.prompt.messages import FilesDropped, Submitted
 from aar.transports.tui.prompt.popup import CompletionPopup
 from aar.transports.tui.prompt.queue_panel import QueuePanel
+from aar.transports.tui.prompt.shell import ShellRunner
 from aar.transports.tui.textual_private import teach_alt_enter
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 REWIND_S = 0.6
 """Seconds within which a second Esc offers to go back."""
+_SETTLED_S = 0.05
 _DRAFT_S = 1.0
 """Seconds between two writes of the draft."""
 
@@ -65,7 +67,7 @@ class PromptController:
         self._history: PromptHistory | None = None
         self._drafts: DraftStore | None = None
         self._draft_timer: Timer | None = None
-        self._shell: asyncio.Task[None] | None = None
+        self._shell = ShellRunner(self.hint.tell)
         self._escaped_at = float("-inf")
         self._closed = False
 
@@ -87,7 +89,11 @@ class PromptController:
         yield area
         yield self.hint
         self._panel.last_key = lambda: area.last_key
-        self._panel.may_take_focus = lambda: self._app.focused in (area, None)
+        self._panel.may_take_focus = self._may_take_focus
+
+    def _may_take_focus(self) -> bool:
+        """Tell whether a question may take the keys: only from the prompt, and under no other screen."""
+        return self._app.screen is self.area.screen and self._app.focused in (self.area, None)
 
     async def connected(self, connection: Connection) -> None:
         """Take the open session: vim keys, earlier prompts, the draft, and what was sent meanwhile."""
@@ -112,8 +118,7 @@ class PromptController:
     def closed(self) -> None:
         """Keep what was typed and not heard, queued prompts as well; the screen ends."""
         self._closed = True
-        if self._shell is not None:
-            self._shell.cancel()
+        self._shell.cancel()
         self._save_draft()
         if self._drafts is not None:
             self._drafts.close()
@@ -170,6 +175,8 @@ class PromptController:
             return
         from aar.transports.tui.prompt.content import chips_of, text_of
 
+        # The conversation counts as running until its handlers were called.
+        self._app.set_timer(_SETTLED_S, self.refresh_queue)
         for prompt in reversed(conversation.agent.queue.take_steering()):
             self.area.put_back(text_of(prompt), chips_of(prompt))
             self.hint.tell("It ended before it heard this; your words are back.")
@@ -239,7 +246,7 @@ class PromptController:
         """Interrupt what runs; return whether this was the second Esc, which offers to go back."""
         now = time.monotonic()
         second, self._escaped_at = now - self._escaped_at <= REWIND_S, now
-        if self._shell is not None:
+        if self._shell.running:
             self._shell.cancel()
         elif self.conversation is not None and self.conversation.running:
             self.conversation.interrupt()
@@ -254,7 +261,7 @@ class PromptController:
             return
         queue = conversation.agent.queue
         waiting = len(queue.prompts) + len(queue.steering)
-        running = conversation.running or self._shell is not None
+        running = conversation.running or self._shell.running
         if waiting and running:
             self.hint.ask("cancel", f"End the run and clear {_prompts(waiting)}?")
         elif running or waiting:
@@ -265,7 +272,7 @@ class PromptController:
     def quit(self) -> None:
         """Leave; ask first when something runs."""
         conversation = self.conversation
-        if self._shell is not None or (conversation is not None and conversation.running):
+        if self._shell.running or (conversation is not None and conversation.running):
             self.hint.ask("quit", "Something still runs. Quit all the same?")
         else:
             self._app.exit(0)
@@ -283,8 +290,7 @@ class PromptController:
                 self._remember_prompt(prompt)
             queue.replace(())
             self.conversation.interrupt()
-            if self._shell is not None:
-                self._shell.cancel()
+            self._shell.cancel()
             self.refresh_queue()
 
     def _remember_prompt(self, prompt: Any) -> None:
@@ -438,48 +444,14 @@ class PromptController:
     def run_shell(self, command: str, *, private: bool) -> None:
         """Run a command that the user typed."""
         typed = ("!!" if private else "!") + command
-        if self._connection is None or self._shell is not None:
+        if self._connection is None or self._shell.running:
             self.area.put_back(typed)
-            self.hint.tell("Another command still runs; Esc ends it." if self._shell else "One moment …")
+            self.hint.tell(
+                "Another command still runs; Esc ends it." if self._shell.running else "One moment …"
+            )
             return
         self.remember(typed)
-        self._shell = asyncio.ensure_future(self._run_shell(self._connection, command, private))
-
-    async def _run_shell(self, connection: Connection, command: str, private: bool) -> None:
-        from aar.protocol.errors import AarError
-        from aar.runtime.user_shell import run_user_command
-
-        presenter = connection.presenter
-        block = presenter.begin_shell(command)
-        connection.wake()
-
-        def show(text: str) -> None:
-            block.add_progress(text)
-            presenter.touch_shell(block)
-            connection.wake()
-
-        try:
-            result = await run_user_command(connection.conversation, command, private=private, on_output=show)
-        except asyncio.CancelledError:
-            presenter.end_shell(block, "cancelled", block.tail)
-        except (AarError, OSError) as error:
-            presenter.end_shell(block, "failed", str(error), is_error=True)
-        else:
-            failed = result.timed_out or result.exit_code != 0
-            presenter.end_shell(
-                block,
-                "failed" if failed else "done",
-                result.output,
-                is_error=failed,
-                exit_code=result.exit_code,
-                duration_ms=result.seconds * 1000,
-                wall=result.wall,
-            )
-            if private:
-                self.hint.tell("The model does not see this output.")
-        finally:
-            self._shell = None
-            connection.wake()
+        self._shell.start(self._connection, command, private=private)
 
     # --- questions -------------------------------------------------------------------------------------
 

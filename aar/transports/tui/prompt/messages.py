@@ -93,5 +93,9 @@ class HistoryWanted(Message, namespace="prompt_area"):
     """The search over all prompts is to open."""
 
 
+class AnswerWanted(Message, namespace="prompt_area"):
+    """The keys are to go to the open question, if there is one."""
+
+
 class QueueFocusWanted(Message, namespace="prompt_area"):
     """The keys are to go to the queue."""
