@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -328,16 +329,20 @@ def _blocked_notice(host: str, port: int, reason: str, rule: str | None) -> str:
 
 
 def _remove_tree(folder: Path) -> None:
-    """Remove a private folder, also where a command took away its own rights."""
+    """Remove a private folder, also where a command took away its own rights. It may be gone already."""
 
-    def open_up(_function: object, path: str, _error: object) -> None:
+    def open_up(_function: object, name: str, _error: object) -> None:
+        path = Path(name)
+        # Never the folder above: it is everybody's.
+        inside = [one for one in (path.parent, path) if one.is_relative_to(folder)]
         with contextlib.suppress(OSError):
-            parent = Path(path).parent
-            parent.chmod(0o700)
-            Path(path).chmod(0o700) if not Path(path).is_symlink() else None
-            shutil.rmtree(path, ignore_errors=True) if Path(path).is_dir() else Path(path).unlink()
+            for one in inside:
+                if stat.S_ISDIR(one.lstat().st_mode):
+                    one.chmod(0o700)
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
-    shutil.rmtree(folder, onerror=open_up)
+    if os.path.lexists(folder):
+        shutil.rmtree(folder, onerror=open_up)
 
 
 def _input(data: bytes | None) -> int:

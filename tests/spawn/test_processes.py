@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -358,3 +360,24 @@ def test_the_private_folder_goes_when_the_program_ends_without_closing(workspace
     folder, existed = done.stdout.split()
     assert existed == "True"
     assert not Path(folder).exists()
+
+
+async def test_removing_the_private_folder_never_touches_the_folder_above(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    monkeypatch.setattr("tempfile.tempdir", str(shared))
+    spawner = ProcessSpawner(workspace, SandboxConfig(mode="none"))
+    private = spawner.temp_folder.parent
+    await shell(spawner, "mkdir $TMPDIR/a && touch $TMPDIR/a/b && chmod 0 $TMPDIR/a $TMPDIR", workspace)
+    spawner.close()
+    assert not private.exists()
+    again = ProcessSpawner(workspace, SandboxConfig(mode="none"))
+    shutil.rmtree(again.temp_folder.parent)
+    again.close()
+    del again, spawner
+    gc.collect()
+    assert shared.stat().st_mode & 0o7777 == 0o1777
+    assert list(shared.iterdir()) == []
