@@ -29,6 +29,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "audit": ("audit:audit", "Check that no session was changed afterwards."),
     "policy": ("policy:policy", "Tell what may run, and why."),
     "sandbox": ("sandbox:sandbox", "Show the wall around commands, or run a command in it."),
+    "stats": ("stats:stats", "Show tokens, money and time by day, model or project."),
     "doctor": ("doctor:doctor", "Check this installation."),
     "logs": ("logs:logs", "Show the diagnostics log."),
 }
