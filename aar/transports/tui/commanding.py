@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aar.protocol.errors import AarError
@@ -61,6 +60,11 @@ class CommandController:
         waiting, self._waiting = self._waiting, []
         for line in waiting:
             self.run(line)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the session stands, so that commands run."""
+        return self._context is not None
 
     def take(self, text: str) -> bool:
         """Run ``text`` if it is a command; tell whether it is one."""
@@ -126,7 +130,7 @@ class CommandController:
             connection.wake()
 
     def _tell(self, text: str, *, bad: bool = False) -> None:
-        self._app.notify(text, severity="error" if bad else "information", timeout=8, markup=False)
+        self._app.tell(text, "error" if bad else "info")
 
     def _choose(self, choice: Any) -> None:
         from aar.transports.tui.results import rows_of
@@ -164,9 +168,9 @@ class CommandController:
         return {
             "quit": lambda words: self._app.prompting.quit(),
             "attach": lambda path: self._app.prompting.area.insert(f"@{path} "),
-            "theme": self._theme,
-            "keys": lambda words: self._tell("The keys stand in the line at the bottom."),
-            "layout": self._layout,
+            "theme": lambda name: self._app.action_show_themes(name),
+            "keys": lambda words: self._app.action_show_keys(),
+            "layout": lambda part: self._app.action_show_layout(part),
         }
 
     async def _act(self, action: UiAction) -> None:
@@ -175,25 +179,6 @@ class CommandController:
             self._actions[action.name](str(arguments.get("path", arguments.get("argument", ""))))
         except AarError as error:
             self._tell(str(error), bad=True)
-
-    def _theme(self, name: str) -> None:
-        from aar.transports.tui.theme_loader import theme_names
-
-        if name:
-            self._app.use_theme(name)
-        else:
-            self._tell(f"Themes: {', '.join(theme_names(self._app.user_themes))}. /theme NAME takes one.")
-
-    def _layout(self, part: str) -> None:
-        layout = self._app.look.layout
-        parts = [name for name in ("header", "activity", "footer") if hasattr(layout, name)]
-        if part in ("panel", ""):
-            self._app.action_toggle_panel()
-        elif part in parts:
-            changed = replace(layout, **{part: not getattr(layout, part)})
-            self._app.apply_look(replace(self._app.look, layout=changed))
-        else:
-            self._tell(f"/layout switches panel, {', '.join(parts)}.", bad=True)
 
     def _examine(self) -> Sequence[HealthCheck]:
         from aar.commands.base import HealthCheck

@@ -1,0 +1,209 @@
+"""Slash commands on the screen: the palette, the prompt, and what they answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from textual.pilot import Pilot
+
+from aar.commands.base import Table, Text
+from aar.protocol.events import UserMessage
+from aar.safety.sanitize import sanitize
+from aar.transports.tui.app import AarApp
+from aar.transports.tui.palette import Palette, needs_words, ranked
+from aar.transports.tui.prompt import PromptArea
+from aar.transports.tui.results import ResultView, draw, lines_of, passes_by
+from aar.transports.tui.screens.picker import Picker, Row
+from tests.tui.screens import screen_text
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "a.txt").write_text("one\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@asynccontextmanager
+async def screen(project: Path, *steps: dict[str, Any]) -> AsyncIterator[Pilot[int]]:
+    """The whole screen, ready, with a model that says ``steps``."""
+    file = project.parent / "scenario.json"
+    file.write_text(json.dumps({"steps": list(steps or ({"text": "Done."},)), "after": "last"}))
+    app = AarApp({"model": f"scripted/{file}", "cwd": project})
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.connection is not None and app.commanding.ready)
+        yield pilot
+
+
+async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 15) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, screen_text(pilot.app)
+        await pilot.pause(0.02)
+
+
+async def enter(pilot: Pilot[int], line: str) -> None:
+    """Type a line into the prompt and send it."""
+    area = pilot.app.query_one(PromptArea)
+    area.set_text(line)
+    area.focus()
+    await pilot.pause(0.05)
+    await pilot.press("escape", "enter")
+
+
+def talk(pilot: Pilot[int]) -> Any:
+    """Return the open conversation."""
+    return pilot.app.connection.conversation  # pyright: ignore
+
+
+def said(pilot: Pilot[int]) -> list[UserMessage]:
+    """Return what was sent to the model."""
+    return [event for event in talk(pilot).session.events() if isinstance(event, UserMessage)]
+
+
+async def test_a_command_changes_the_session_and_is_not_sent(project: Path) -> None:
+    async with screen(project) as pilot:
+        await enter(pilot, "/mode edit")
+        await until(pilot, lambda: talk(pilot).mode == "edit")
+        await enter(pilot, "/rename My work")
+        await until(pilot, lambda: talk(pilot).session.title == "My work")
+        assert said(pilot) == []
+
+
+async def test_a_table_fills_a_view_that_escape_closes(project: Path) -> None:
+    async with screen(project) as pilot:
+        await enter(pilot, "/status")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ResultView))
+        await until(pilot, lambda: "project settings" in screen_text(pilot.app))
+        await pilot.resize_terminal(50, 20)
+        await until(pilot, lambda: "wall" in screen_text(pilot.app))
+        await pilot.press("escape")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+
+
+async def test_a_typo_is_told_and_the_text_is_not_sent(project: Path) -> None:
+    async with screen(project) as pilot:
+        await enter(pilot, "/modle")
+        await until(pilot, lambda: "/model" in screen_text(pilot.app))
+        assert said(pilot) == []
+
+
+async def test_a_path_is_a_prompt(project: Path) -> None:
+    async with screen(project) as pilot:
+        await enter(pilot, "/etc/hosts is wrong")
+        await until(pilot, lambda: len(said(pilot)) == 1)
+
+
+async def test_the_palette_finds_runs_and_fills_the_prompt(project: Path) -> None:
+    async with screen(project) as pilot:
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Palette))
+        await pilot.press("s", "t", "a", "t", "u")
+        await until(pilot, lambda: "/sandbox" not in screen_text(pilot.app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ResultView))
+        await pilot.press("escape", "ctrl+p")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Palette))
+        await pilot.press(*"rename")
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.screen_stack[0].query_one(PromptArea).text == "/rename ")
+
+
+async def test_a_choice_runs_the_command_of_its_line(project: Path) -> None:
+    async with screen(project) as pilot:
+        await enter(pilot, "/mode")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+        await pilot.press(*"auto")
+        await pilot.pause(0.1)
+        await pilot.press("backspace", "backspace", "backspace", "backspace", *"plan", "enter")
+        await until(pilot, lambda: talk(pilot).mode == "plan")
+
+
+async def test_a_command_that_submits_starts_a_run(project: Path) -> None:
+    async with screen(project, {"text": "Looked around."}) as pilot:
+        await enter(pilot, "/init")
+        await until(pilot, lambda: "Looked around." in screen_text(pilot.app))
+        assert len(said(pilot)) == 1
+
+
+@pytest.mark.parametrize("line", ["/sessions", "/model", "/log", "/keys", "/theme", "/layout", "/help"])
+async def test_commands_open_their_screens_and_escape_closes_them(project: Path, line: str) -> None:
+    async with screen(project) as pilot:
+        await enter(pilot, line)
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
+        await pilot.pause(0.05)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+        assert said(pilot) == []
+
+
+async def test_quit_leaves(project: Path) -> None:
+    async with screen(project) as pilot:
+        await enter(pilot, "/quit")
+        await until(pilot, lambda: pilot.app.return_code == 0)
+
+
+async def test_a_file_is_attached_as_a_mention(project: Path) -> None:
+    async with screen(project) as pilot:
+        await enter(pilot, "/attach a.txt")
+        await until(pilot, lambda: pilot.app.query_one(PromptArea).text == "@a.txt ")
+
+
+ROWS = [Row(name, f"/{name}", help_) for name, help_ in (
+    ("model", "Choose the model."), ("mode", "What may run."), ("compact", "Sum up."), ("why", "Explain a decision."),
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("mod", "model"),
+        ("mode", "model"),
+        ("cpt", "compact"),
+        ("explain", "why"),
+        ("/w", "why"),
+        ("", "model"),
+    ],
+)
+def test_the_palette_ranks_beginnings_then_words_then_letters(query: str, first: str) -> None:
+    assert ranked(ROWS, query)[0].key == first
+    assert ranked(ROWS, "zzz") == []
+
+
+def test_commands_that_need_words_are_put_into_the_prompt() -> None:
+    from aar.commands.registry import commands
+
+    assert {item.name for item in commands() if needs_words(item)} == {"rename", "btw", "policy", "attach"}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text(max_size=120),
+    st.lists(st.lists(st.text(max_size=40), min_size=2, max_size=2), max_size=5),
+    st.integers(1, 120),
+    st.booleans(),
+)
+def test_results_of_any_text_fit_the_width_and_hold_no_control(
+    words: str, rows: list[list[str]], width: int, headed: bool
+) -> None:
+    table = Table("t", ("a", "b") if headed else (), tuple((row[0], row[1]) for row in rows), words)
+    for result in (Text(words), table):
+        shown = draw(lines_of(result, width)).plain
+        assert sanitize(shown) == shown
+
+
+def test_only_short_lines_pass_by() -> None:
+    assert passes_by("Mode edit.")
+    assert not passes_by("one\n\ntwo")
+    assert not passes_by("x" * 400)
