@@ -108,7 +108,7 @@ def main() -> None:
         aar = [sys.executable, "-m", "aar", "tui", "--model", f"scripted/{scenario}"]
         ways = {
             "smallest": ([sys.executable, str(home / "smallest.py")], b"ready"),
-            "aar tui": (aar, b"Type a task"),
+            "aar tui": (aar, b"ype a task"),
         }
         times: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(ROUNDS):

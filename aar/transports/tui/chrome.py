@@ -21,7 +21,7 @@ from aar.transports.tui.keys import KeyAction, bindings, flat, keymap, shown_key
 from aar.transports.tui.layout import NARROW, Look
 from aar.transports.tui.side_panel import SidePanel
 from aar.transports.tui.terminal import RESTORE_TITLE, SAVE_TITLE, call_sequence, colour_depth, title_sequence
-from aar.transports.tui.textual_private import QuietFocus, write_sequence
+from aar.transports.tui.textual_private import QuietFocus, watch_resume, write_sequence
 from aar.transports.tui.theme_loader import ANSI_THEMES, choose_auto, load_theme, to_textual
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Rgb = tuple[int, int, int]
 
+_SETTLED_S = 0.2
 _OF_MAIN_SCREEN = frozenset(
     {"toggle_panel", "cycle_mode", "interrupt", "answer", "read", "scroll", "show_layout"}
 )
@@ -70,6 +71,7 @@ class Chrome(QuietFocus):
         self._status_command: StatusCommand | None = None
         self._status_timer: Timer | None = None
         self._problems: list[str] = []
+        self._settling: Timer | None = None
         self._dress()
 
     # --- look --------------------------------------------------------------------------------------------
@@ -158,6 +160,14 @@ class Chrome(QuietFocus):
     def on_resize(self) -> None:
         """Fit the parts to the new size."""
         self.apply_layout()
+        # A terminal that changes its size while it is written to shows a mixture: draw all once it is quiet.
+        if self._settling is not None:
+            self._settling.stop()
+        self._settling = self.set_timer(_SETTLED_S, self._draw_all)
+
+    def _draw_all(self) -> None:
+        self._settling = None
+        self.screen.refresh(layout=True)
 
     # --- what happens ------------------------------------------------------------------------------------
 
@@ -202,10 +212,19 @@ class Chrome(QuietFocus):
         """Let SIGTERM, SIGHUP and SIGINT from outside close the session as leaving does."""
         if self.is_headless:
             return
+        watch_resume(self, self._came_back)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._ended_by, number)
+
+    def _came_back(self) -> None:
+        """Draw everything: the shell wrote on the terminal meanwhile."""
+        title, self._window_title = self._window_title, ""
+        if title:
+            write_sequence(self, title_sequence(title))
+            self._window_title = title
+        self.screen.refresh(layout=True)
 
     def _ended_by(self, number: int) -> None:
         self.exit(return_code=128 + number)

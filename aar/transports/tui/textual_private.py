@@ -10,7 +10,6 @@ from typing import Any, cast
 from textual import events
 from textual.app import App
 from textual.driver import Driver
-from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.signal import Signal
 from textual.widget import Widget
@@ -74,6 +73,7 @@ def teach_alt_enter() -> None:
         known.setdefault(sequence, (_MoreKeys.ALT_ENTER,))
 
 
-def terminal_driver() -> type[LinuxDriver]:
-    """Return the driver of a real terminal."""
-    return LinuxDriver
+def watch_resume(app: App[Any], came_back: Callable[[], None]) -> None:
+    """Call ``came_back`` when the process goes on after it was suspended."""
+    signal = cast("Signal[Any]", app.app_resume_signal)  # pyright: ignore[reportUnknownMemberType]
+    signal.subscribe(app, lambda _: came_back())

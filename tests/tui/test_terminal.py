@@ -1,0 +1,200 @@
+"""The screen in a real terminal, inside tmux; skipped where there is no tmux."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+
+WAIT_S = 30.0
+
+
+class Terminal:
+    """A tmux server of its own with one pane, in which aar runs below a shell that tells its exit code."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.project = folder / "project"
+        (self.project / ".git").mkdir(parents=True)
+        self.home = folder / "home"
+        self._socket = folder / "tmux"
+        self._pid_file = folder / "pid"
+
+    def tmux(self, *words: str) -> str:
+        done = subprocess.run(
+            ["tmux", "-S", str(self._socket), "-f", "/dev/null", *words],
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def start(self, steps: list[dict[str, object]], *more: str, size: str = "100x30") -> None:
+        scenario = self.folder / "scenario.json"
+        scenario.write_text(json.dumps({"steps": steps, "after": "last", "select": "history"}))
+        aar = f"{sys.executable} -m aar tui --model scripted/{scenario} {' '.join(more)}"
+        script = self.folder / "run.sh"
+        # The shell writes the id before it becomes aar: the test ends that process and no other.
+        script.write_text(
+            f"cd {self.project}\nexport AAR_HOME={self.home}\nstty -a > {self.folder}/before\n"
+            f"sh -c 'echo $$ > {self._pid_file}; exec {aar}'\necho EXIT=$?\nstty -a > {self.folder}/after\nexec sleep 60\n"
+        )
+        columns, rows = size.split("x")
+        if self._socket.exists():
+            self.tmux("kill-server")
+        self.tmux("new-session", "-d", "-x", columns, "-y", rows, f"sh {script}")
+        self.until("send", "edit", "ask", how=any)
+
+    @property
+    def pid(self) -> int:
+        return int(self._pid_file.read_text())
+
+    def screen(self) -> str:
+        return self.tmux("capture-pane", "-p")
+
+    def keys(self, *keys: str) -> None:
+        self.tmux("send-keys", *keys)
+
+    def type(self, text: str) -> None:
+        self.tmux("send-keys", "-l", text)
+
+    def until(self, *texts: str, how: Callable[..., bool] = all, gone: bool = False) -> str:
+        end = time.monotonic() + WAIT_S
+        while True:
+            shown = self.screen()
+            if how((text in shown) is not gone for text in texts):
+                return shown
+            assert time.monotonic() < end, f"{texts} {'still there' if gone else 'missing'}:\n{shown}"
+            time.sleep(0.05)
+
+    def ended(self, code: int) -> None:
+        self.until(f"EXIT={code}")
+        end = time.monotonic() + WAIT_S
+        while not (self.folder / "after").exists() or not (self.folder / "after").read_text():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert (self.folder / "after").read_text() == (self.folder / "before").read_text()
+
+    def stop(self) -> None:
+        if self._socket.exists():
+            subprocess.run(["tmux", "-S", str(self._socket), "kill-server"], capture_output=True, timeout=20)
+
+
+@pytest.fixture
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    # Short, for the path of a socket has about a hundred bytes.
+    made = Terminal(tmp_path_factory.mktemp("t"))
+    yield made
+    made.stop()
+
+
+HELLO: dict[str, object] = {"text": "Hello from the model."}
+SLOW: dict[str, object] = {"text": "word " * 2000, "chunk_chars": 5, "chunk_delay_ms": 20}
+
+
+def test_a_session_from_start_to_end_gives_the_terminal_back(terminal: Terminal) -> None:
+    terminal.start([HELLO])
+    terminal.type("say hello 漢字 👍")
+    terminal.until("say hello 漢字 👍")
+    terminal.keys("Enter")
+    terminal.until("Hello from the model.")
+    terminal.keys("C-q")
+    terminal.ended(0)
+    assert "Hello from the model." not in terminal.screen()
+
+
+def test_a_pasted_megabyte_becomes_a_chip_and_keys_are_answered(terminal: Terminal) -> None:
+    terminal.start([HELLO])
+    text = terminal.folder / "paste"
+    text.write_text("one line of a long text that was pasted\n" * 25_000)
+    terminal.tmux("load-buffer", "-b", "big", str(text))
+    terminal.tmux("paste-buffer", "-p", "-b", "big")
+    terminal.until("lines]")
+    terminal.type("after")
+    terminal.until("after")
+
+
+def test_a_storm_of_sizes_leaves_a_whole_screen(terminal: Terminal) -> None:
+    terminal.start([HELLO])
+    terminal.type("hi")
+    terminal.keys("Enter")
+    terminal.until("Hello from the model.")
+    for place in range(40):
+        terminal.tmux("resize-window", "-x", str(40 + place * 7 % 120), "-y", str(8 + place * 5 % 40))
+    terminal.tmux("resize-window", "-x", "80", "-y", "24")
+    shown = terminal.until("Hello from the model.", "send")
+    assert all(len(line) <= 80 for line in shown.split("\n"))
+
+
+def test_escape_interrupts_and_a_question_is_answered_by_key(terminal: Terminal) -> None:
+    ask: dict[str, object] = {
+        "text": "",
+        "tool_calls": [{"name": "write_file", "arguments": {"path": "made.txt", "content": "x\n"}}],
+    }
+    terminal.start([ask, HELLO, SLOW], "--mode", "ask")
+    terminal.type("go")
+    terminal.keys("Enter")
+    terminal.until("made.txt", "Waiting for your answer")
+    assert not (terminal.project / "made.txt").exists()
+    terminal.keys("Tab")
+    time.sleep(0.2)
+    terminal.keys("y")
+    terminal.until("Hello from the model.")
+    assert (terminal.project / "made.txt").read_text() == "x\n"
+    terminal.type("more")
+    terminal.keys("Enter")
+    terminal.until("word word")
+    terminal.keys("Escape")
+    terminal.until("Interrupted")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_closes_the_session_and_gives_the_terminal_back(
+    terminal: Terminal, number: signal.Signals
+) -> None:
+    terminal.start([SLOW])
+    terminal.type("go")
+    terminal.keys("Enter")
+    terminal.until("word word")
+    os.kill(terminal.pid, number)
+    terminal.ended(128 + number)
+
+
+def test_what_was_said_is_there_again_after_a_kill(terminal: Terminal) -> None:
+    terminal.start([HELLO])
+    terminal.type("remember me")
+    terminal.keys("Enter")
+    terminal.until("Hello from the model.")
+    os.kill(terminal.pid, signal.SIGKILL)
+    terminal.until("EXIT=137")
+    terminal.start([HELLO], "--continue")
+    terminal.until("remember me", "Hello from the model.")
+
+
+def test_ctrl_z_suspends_and_comes_back(terminal: Terminal) -> None:
+    terminal.start([HELLO])
+    terminal.type("half a prom")
+    terminal.until("half a prom")
+    terminal.keys("C-z")
+    state = Path(f"/proc/{terminal.pid}/stat")
+    if not state.exists():
+        pytest.skip("needs /proc")
+    end = time.monotonic() + WAIT_S
+    while state.read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.until("half a prom", "send")
+    terminal.type("pt")
+    terminal.until("half a prompt")
