@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ Style = Literal["", "bold", "dim", "red", "green", "yellow", "cyan"]
 
 _CODES: dict[str, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _RESET = "\x1b[0m"
+_LINE_END = re.compile(r"\r+\n")
 
 
 class Paper:
@@ -97,13 +99,18 @@ class MarkdownPaper:
     def __init__(self, paper: Paper) -> None:
         self._paper = paper
         self._held = ""
+        self._returns = ""
         self._style: Style = ""
         self._begun = False
         self._fenced = False
 
     def feed(self, text: str) -> None:
         """Write the next piece."""
-        for char_run in _by_line(text.replace("\r\n", "\n")):
+        text = self._returns + text
+        # What a carriage return is shows in what comes behind it.
+        kept = text.rstrip("\r")
+        self._returns = text[len(kept) :]
+        for char_run in _by_line(_LINE_END.sub("\n", kept)):
             if char_run == "\n":
                 self._flush()
                 self._paper.piece("\n")
@@ -118,6 +125,11 @@ class MarkdownPaper:
 
     def end(self) -> None:
         """Write what was held back and end the line."""
+        rest, self._returns = self._returns, ""
+        if self._begun:
+            self._paper.piece(rest, self._style)
+        else:
+            self._held += rest
         self._flush()
         self._paper.end_line()
         self._begun, self._style, self._fenced = False, "", False
