@@ -260,6 +260,9 @@ class ApprovalPanel(Vertical, can_focus=True):
     def watch_has_focus(self, value: bool) -> None:
         """Tell the keys, or how to come to them."""
         super().watch_has_focus(value)
+        if value and self._timer is not None:
+            # Who has been here and left comes back by a key of their own.
+            self._timer.stop()
         self._draw()
 
     def action_next(self) -> None:
