@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from aar.protocol.events import EVENT_TYPES, SCHEMA_VERSION, Event, SessionEvent
 
 # The envelope as aar writes it; a line in another shape is simply parsed.
 _HEAD = re.compile(rb'\{"type":"([a-z_]+)","id":"[0-9A-Z]*","seq":(\d+),')
+_MODELS = {kind.encode(): model for kind, model in EVENT_TYPES.items()}
 _BLOCK = 1 << 16
 
 
@@ -34,8 +36,11 @@ def parse_line(raw: bytes) -> Event:
     Raises:
         ValueError: The line is no event.
     """
-    match = _HEAD.match(raw)
-    model = EVENT_TYPES.get(match[1].decode()) if match else None
+    return _parse(raw, _HEAD.match(raw))
+
+
+def _parse(raw: bytes, head: re.Match[bytes] | None) -> Event:
+    model = _MODELS.get(head[1]) if head else None
     try:
         # Straight from JSON to a known model is a third faster than over a dict.
         return parse_event(raw) if model is None else model.model_validate_json(raw)
@@ -67,41 +72,33 @@ def read_events(
     Raises:
         OSError: The file cannot be read.
     """
-    last: Event | None = None
+    last_id = ""
+    unwanted = frozenset(kind.encode() for kind in skip)
+    # One loop without helpers: long sessions are read line by line at each resume.
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            if _is_unwanted(raw, start_seq, skip):
+            head = _HEAD.match(raw)
+            if head is not None and (
+                (start_seq > 1 and int(head[2]) < start_seq) or (head[1] in unwanted and raw.endswith(b"}\n"))
+            ):
                 continue
-            event = _event_or_problem(raw, number, problems)
-            if event is None or (event.seq is not None and event.seq < start_seq):
+            try:
+                event = _parse(raw, head)
+            except ValueError:
+                _note_bad(problems, number, raw)
                 continue
-            if last is not None and event.id and event.id == last.id:
+            if event.seq is not None and event.seq < start_seq:
+                continue
+            if event.id and event.id == last_id:
                 _note(problems, number, "it repeats the line before")
                 continue
-            last = event
+            last_id = event.id
             yield event
 
 
-def _is_unwanted(raw: bytes, start_seq: int, skip: frozenset[str]) -> bool:
-    """Tell from the head of a whole line, without parsing it, that it is not asked for."""
-    if start_seq <= 1 and not skip:
-        return False
-    match = _HEAD.match(raw)
-    if match is None:
-        return False
-    if int(match[2]) < start_seq:
-        return True
-    return match[1].decode() in skip and raw.endswith(b"}\n")
-
-
-def _event_or_problem(raw: bytes, number: int, problems: list[Problem] | None) -> Event | None:
-    if not raw.strip():
-        return None
-    try:
-        return parse_line(raw)
-    except ValueError:
+def _note_bad(problems: list[Problem] | None, number: int, raw: bytes) -> None:
+    if raw.strip():
         _note(problems, number, "it is no event" if raw.endswith(b"\n") else "it ends in the middle")
-        return None
 
 
 def _note(problems: list[Problem] | None, number: int, what: str) -> None:
@@ -119,9 +116,8 @@ def tail_events(path: Path, count: int) -> list[Event]:
     for raw in _lines_from_end(path):
         if len(found) >= count:
             break
-        event = _event_or_problem(raw, 0, None)
-        if event is not None:
-            found.append(event)
+        with contextlib.suppress(ValueError):
+            found.append(parse_line(raw))
     found.reverse()
     return found
 
