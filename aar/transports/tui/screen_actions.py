@@ -13,8 +13,6 @@ from aar.protocol.errors import AarError, ConfigurationError
 from aar.transports.tui.chrome import Chrome
 from aar.transports.tui.keys import flat, keymap, shown_keys
 from aar.transports.tui.layout import look_of
-from aar.transports.tui.screens.picker import Picker, Row
-from aar.transports.tui.screens.text_view import TextView
 from aar.transports.tui.theme_loader import theme_names
 
 if TYPE_CHECKING:
@@ -52,6 +50,8 @@ class ScreenActions(Chrome):
 
     def action_show_keys(self) -> None:
         """Show all keys."""
+        from aar.transports.tui.screens.text_view import TextView
+
         actions = self.key_actions()
         chosen, _ = keymap(flat(self.look.keys), actions)
         lines: list[Content] = []
@@ -74,6 +74,8 @@ class ScreenActions(Chrome):
     @work(exclusive=True, group="screen")
     async def action_show_log(self) -> None:
         """Show the end of the diagnostics log."""
+        from aar.transports.tui.screens.text_view import TextView
+
         if self.conversation is None:
             self._not_yet()
             return
@@ -87,6 +89,8 @@ class ScreenActions(Chrome):
     @work(exclusive=True, group="screen")
     async def action_show_sessions(self) -> None:
         """Go on with another session, or with a copy of one."""
+        from aar.transports.tui.screens.picker import Picker
+
         conversation = self.conversation
         if conversation is None:
             self._not_yet()
@@ -115,6 +119,8 @@ class ScreenActions(Chrome):
     @work(exclusive=True, group="screen")
     async def action_show_models(self) -> None:
         """Choose the model, and how much it thinks."""
+        from aar.transports.tui.screens.picker import Picker
+
         conversation = self.conversation
         if conversation is None:
             self._not_yet()
@@ -213,6 +219,8 @@ class ScreenActions(Chrome):
     @work(exclusive=True, group="screen")
     async def action_show_themes(self, name: str = "") -> None:
         """Choose colours; the marked theme is shown at once."""
+        from aar.transports.tui.screens.picker import Picker, Row
+
         before = self.theme
         if not name:
             rows = [
@@ -242,6 +250,7 @@ class ScreenActions(Chrome):
     async def action_show_settings(self) -> None:
         """Change settings in the user's config file."""
         from aar.transports.tui.screens.ask_text import AskText
+        from aar.transports.tui.screens.picker import Picker
 
         while (conversation := self.conversation) is not None:
             from aar.transports.tui.screen_data import setting_rows
@@ -279,6 +288,8 @@ class ScreenActions(Chrome):
     @work(exclusive=True, group="screen")
     async def action_show_layout(self, part: str = "") -> None:
         """Show or hide a part of the screen."""
+        from aar.transports.tui.screens.picker import Picker, Row
+
         layout = self.look.layout
         if not part:
             rows = [
