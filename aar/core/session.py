@@ -15,6 +15,7 @@ import aar
 from aar.core.fold import MessageFold, TotalsFold
 from aar.core.session_restore import copy_events, problems_notice, settle
 from aar.core.subscribers import Callback, Dispatcher, Handler, Subscription
+from aar.core.totals import COMPACTION_AGENT
 from aar.memory.event_lines import Problem, parse_line
 from aar.memory.session_store import EventFile, EventStore
 from aar.memory.stream_journal import StreamJournal
@@ -221,7 +222,7 @@ class Session:
         self.totals.apply(event)
         if event.agent_id == "main":
             self._folds["main"].apply(event)
-        else:
+        elif event.agent_id != COMPACTION_AGENT:
             self._unfolded.add(event.agent_id)
         if isinstance(event, SessionEvent) and event.cwd:
             self.cwd = Path(event.cwd)
