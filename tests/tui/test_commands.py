@@ -207,3 +207,20 @@ def test_only_short_lines_pass_by() -> None:
     assert passes_by("Mode edit.")
     assert not passes_by("one\n\ntwo")
     assert not passes_by("x" * 400)
+
+
+async def test_commands_that_are_added_later_are_offered_and_run(project: Path) -> None:
+    from aar.commands.base import Command, Context, Result
+
+    async def shout(context: Context, argument: str) -> Result:
+        context.session.rename(argument.upper())
+        return Text("Done.")
+
+    async with screen(project) as pilot:
+        commanding = pilot.app.commanding  # pyright: ignore
+        commanding.registry.add(Command("shout", "Name the session loudly.", shout, usage="WORDS"))
+        commanding.refresh_suggestions()
+        await pilot.press("/", "s", "h", "o")
+        await until(pilot, lambda: "Name the session loudly" in screen_text(pilot.app))
+        await enter(pilot, "/shout hello")
+        await until(pilot, lambda: talk(pilot).session.title == "HELLO")

@@ -10,6 +10,7 @@ from aar.protocol.errors import AarError
 
 if TYPE_CHECKING:
     from aar.commands.base import Context, HealthCheck, Result, UiAction
+    from aar.commands.registry import Registry
     from aar.transports.tui.app import AarApp
     from aar.transports.tui.connection import Connection
     from aar.transports.tui.screens.picker import Taken
@@ -48,18 +49,29 @@ class CommandController:
         """Take the open session; what was typed meanwhile runs now."""
         from aar.commands.base import Context
         from aar.commands.registry import Registry
-        from aar.transports.tui.palette import argument_suggestions, suggestions
 
-        registry = Registry()
-        context = self._context = Context(
-            connection.conversation, registry, frozenset(self._actions), self._examine
-        )
-        self._app.prompting.area.set_commands(
-            suggestions(context, registry), lambda line: argument_suggestions(context, registry, line)
-        )
+        self._context = Context(connection.conversation, Registry(), frozenset(self._actions), self._examine)
+        self.refresh_suggestions()
         waiting, self._waiting = self._waiting, []
         for line in waiting:
             self.run(line)
+
+    @property
+    def registry(self) -> Registry | None:
+        """All commands (`refresh_suggestions` offers added ones); ``None`` before the session stands."""
+        return None if self._context is None else self._context.registry
+
+    def refresh_suggestions(self) -> None:
+        """Offer the commands as they are now in the prompt."""
+        context = self._context
+        if context is None:
+            return
+        from aar.transports.tui.palette import argument_suggestions, suggestions
+
+        self._app.prompting.area.set_commands(
+            suggestions(context, context.registry),
+            lambda line: argument_suggestions(context, context.registry, line),
+        )
 
     @property
     def ready(self) -> bool:
