@@ -28,6 +28,8 @@ class SessionInfo:
         cost_usd: Sum of the known prices; ``None`` when no price is known.
         cost_known: Whether every request had a price; else ``cost_usd`` is a lower bound.
         path: The file.
+        named: Whether the title is there to stay, until a rename.
+        size: Bytes of the file.
     """
 
     id: str
@@ -40,6 +42,7 @@ class SessionInfo:
     cost_known: bool = True
     path: Path | None = None
     named: bool = False
+    size: int = 0
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields of ``aar sessions list --json``."""
@@ -61,14 +64,33 @@ def _shorten(line: str) -> str:
     return line if len(line) <= _TITLE_CHARS else line[: _TITLE_CHARS - 1].rstrip() + "…"
 
 
+class Scanner:
+    """Takes the lines of one session file in order; may go on later where it stopped.
+
+    Args:
+        info: What is known of the lines before.
+    """
+
+    def __init__(self, info: SessionInfo) -> None:
+        self.info = info
+        self._last = b""
+
+    def feed(self, raw: bytes) -> None:
+        """Take the next line; one that cannot be read is counted and skipped."""
+        self._last = _take_line(self.info, raw, self._last)
+
+    def finish(self) -> SessionInfo:
+        """Take the time of the last line and return what is known now."""
+        _stamp(self.info, self._last)
+        return self.info
+
+
 def scan_events(session_id: str, lines: Sequence[bytes]) -> SessionInfo:
     """Scan lines in memory; see `scan_file`."""
-    info = SessionInfo(session_id)
-    last = b""
+    scanner = Scanner(SessionInfo(session_id))
     for raw in lines:
-        last = _take_line(info, raw, last)
-    _stamp(info, last)
-    return info
+        scanner.feed(raw)
+    return scanner.finish()
 
 
 def scan_file(session_id: str, path: Path) -> SessionInfo:
@@ -77,16 +99,21 @@ def scan_file(session_id: str, path: Path) -> SessionInfo:
     Raises:
         OSError: The file cannot be read.
     """
-    info = SessionInfo(session_id, path=path)
-    last = b""
+    scanner = Scanner(SessionInfo(session_id, path=path))
     with path.open("rb") as file:
         for raw in file:
-            last = _take_line(info, raw, last)
-        _stamp(info, last)
-        if not info.updated:
-            moment = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-            info.updated = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            scanner.feed(raw)
+            scanner.info.size += len(raw)
+    info = scanner.finish()
+    if not info.updated:
+        info.updated = time_of(path.stat().st_mtime)
     return info
+
+
+def time_of(moment: float) -> str:
+    """Return seconds since 1970 as RFC 3339 in UTC."""
+    stamp = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+    return stamp.replace("+00:00", "Z")
 
 
 _WANTED = frozenset({"session", "setting", "provider_meta", "model_switch", None})

@@ -11,15 +11,18 @@ import shutil
 from builtins import list as List  # noqa: N812 - the stores have a method named list
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aar.config.paths import project_key
 from aar.memory.event_lines import Problem, read_events, tail_events
 from aar.memory.file_lock import lock_holder, try_lock
 from aar.memory.session_file import SessionFile
-from aar.memory.session_scan import SessionInfo, scan_file
+from aar.memory.session_scan import SessionInfo
 from aar.protocol.errors import StorageError
 from aar.protocol.events import Event
+
+if TYPE_CHECKING:
+    from aar.memory.session_words import Hit
 
 __all__ = ["EventFile", "EventStore", "Problem", "SessionFile", "SessionInfo", "SessionStore"]
 
@@ -204,14 +207,23 @@ class SessionStore:
         return max(paths, key=_age, default=Path()).stem or None
 
     def list(self, cwd: Path | None = None) -> List[SessionInfo]:
-        """Scan the sessions of one project, or of all, last written first; unreadable ones are left out."""
-        infos: List[SessionInfo] = []
-        for path in sorted(self._paths(cwd), key=_age, reverse=True):
-            try:
-                infos.append(scan_file(path.stem, path))
-            except OSError:
-                continue
-        return infos
+        """Return the sessions of one project, or of all, last written first; unreadable ones are left out."""
+        # Imported here: most commands need no database.
+        from aar.memory.session_index import SessionIndex
+
+        if not self.root.is_dir():
+            return []
+        with SessionIndex(self.root) as index:
+            return index.list(cwd)
+
+    def search(self, query: str, cwd: Path | None = None, limit: int = 50) -> List[Hit]:
+        """Return the sessions in which something is found; see `SessionIndex.search`."""
+        from aar.memory.session_index import SessionIndex
+
+        if not self.root.is_dir():
+            return []
+        with SessionIndex(self.root) as index:
+            return index.search(query, cwd, limit)
 
     def delete(self, session_id: str) -> None:
         """Remove a session and what belongs to it.
