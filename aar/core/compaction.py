@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aar.config.schema import ContextConfig, ModelConfig
@@ -27,6 +27,7 @@ from aar.protocol.state import AgentState
 from aar.protocol.usage import Usage
 
 if TYPE_CHECKING:
+    from aar.core.fold import TurnOutline
     from aar.core.view import SessionView
 
 _TARGET = 0.6
@@ -41,6 +42,7 @@ _TRUSTED_RATIO = (0.5, 2.0)
 _FEW_STEPS = 2
 _MOST_FRUITLESS = 2
 _AFTER_OVERFLOW = 0.7
+_BELOW_CEILING = 0.85
 _WORTH_ASKING = 1000
 """Tokens of conversation below which no summary would be shorter."""
 
@@ -142,6 +144,7 @@ class Compactor:
         self._asked = 0
         self._steps: int | None = None
         self._fruitless = 0
+        self._ceiling: int | None = None
 
     # --- what there is -------------------------------------------------------------------------------
 
@@ -149,7 +152,10 @@ class Compactor:
         """Return what fits into the window of the model that answers now."""
         view = self._view()
         if self._window is None or self._window[0] is not view:
-            self._window = (view, window_of(view, self._settings.compact_at))
+            found = window_of(view, self._settings.compact_at)
+            if self._ceiling is not None:
+                found = replace(found, limit=min(found.limit, int(self._ceiling * _BELOW_CEILING)))
+            self._window = (view, found)
         return self._window[1]
 
     def tokens(self) -> int:
@@ -179,14 +185,12 @@ class Compactor:
         Raises:
             ProviderError: ``context_overflow``: two compactions in a row made no progress.
         """
-        view = self._view()
         window = self.window()
         tokens = self.tokens()
         if tokens >= window.limit and (window.overhead < window.limit or tokens >= window.usable):
             done = await self.compact("auto")
             self._judge(done, window)
         self._asked = self._estimate()
-        self._window = (view, window)
 
     async def after_overflow(self, error: ProviderError) -> None:
         """Compact because the server said that the request is too long; return when it may be sent again.
@@ -194,9 +198,13 @@ class Compactor:
         Raises:
             ProviderError: Nothing could be made shorter; the error, with advice.
         """
+        # The window is smaller than was known, or the estimate too low: from now on room is made earlier.
+        self._ceiling = min(self._ceiling or self.tokens(), self.tokens())
+        self._window = None
         done = await self.compact("overflow")
         if done is None or done.tokens_after >= done.tokens_before:
             raise too_long(error)
+        self._judge(done, self.window())
         self._asked = self._estimate()
 
     def _judge(self, done: Compaction | None, window: Window) -> None:
@@ -225,7 +233,8 @@ class Compactor:
         try:
             view = self._view()
             gathered = await asyncio.to_thread(gather, view.session.events(), view.agent_id)
-            event = await self._shorter(gathered, trigger, focus)
+            turns = await asyncio.to_thread(gathered.fold.outline)
+            event = await self._shorter(gathered, turns, trigger, focus)
             if event is None:
                 return None
             stored = self._emit.append(event)[0]
@@ -234,7 +243,9 @@ class Compactor:
         finally:
             self._set_state(self.idle_state)
 
-    async def _shorter(self, gathered: Gathered, trigger: str, focus: str) -> Compaction | None:
+    async def _shorter(
+        self, gathered: Gathered, turns: list[TurnOutline], trigger: str, focus: str
+    ) -> Compaction | None:
         window, tokens = self.window(), self.tokens()
         room = window.room
         said = tokens - window.overhead
@@ -243,12 +254,12 @@ class Compactor:
         if trigger != "auto":
             room = max(_LEAST_ROOM, min(room, int(said * _AFTER_OVERFLOW)))
         room = int(room / self._ratio)
-        turns = gathered.fold.outline()
         cut = choose_cut(turns, min(int(room * _KEEP), _MOST_KEPT))
         target = window.overhead + int(room * _TARGET)
         old = shrink_old(turns[: cut.kept], gathered.facts.references) if trigger == "auto" else []
         if old:
-            trial = self._told(gathered, tokens, Compaction(shrunk=tuple(item.made(None) for item in old)))
+            shrunk = tuple(item.made(None) for item in old)
+            trial = await asyncio.to_thread(self._told, gathered, tokens, Compaction(shrunk=shrunk))
             if trial.tokens_after <= int(target * self._ratio):
                 return await self._event(gathered, tokens, trigger, old)
         tail = shrink_tail(turns[cut.kept :], gathered.facts.references, int(room * _KEEP))
@@ -295,7 +306,7 @@ class Compactor:
             spent=self._spent,
             remaining_s=self._remaining_s,
         )
-        turns = transcript(cut.dropped)
+        turns = await asyncio.to_thread(transcript, cut.dropped)
         try:
             notes = await writer.write(turns, gathered.facts.notes, focus, max(300, min(budget // 2, 4000)))
             why = "it gave no notes"
@@ -322,7 +333,7 @@ class Compactor:
         keep = self._keep if can_read else None
         shrunk = await asyncio.to_thread(lambda: tuple(shrink.made(keep) for shrink in shrinks))
         event = (base or Compaction()).model_copy(update={"shrunk": shrunk, "trigger": trigger})
-        return self._told(gathered, tokens_before, event)
+        return await asyncio.to_thread(self._told, gathered, tokens_before, event)
 
     def _told(self, gathered: Gathered, tokens_before: int, event: Compaction) -> Compaction:
         """Return ``event`` with the tokens that it leads to."""

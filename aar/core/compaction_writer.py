@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from aar.config.schema import ModelConfig
@@ -117,7 +118,8 @@ class NotesWriter:
         window = self._active.capabilities.context_window
         room = min(_MOST_CHUNK_TOKENS, int((window - max_tokens) * 0.8) - 2 * max_tokens - 600)
         notes = earlier
-        for piece in chunks(turns, max(400, room))[-_MOST_CHUNKS:]:
+        pieces = await asyncio.to_thread(chunks, turns, max(400, room))
+        for piece in pieces[-_MOST_CHUNKS:]:
             found = await self._notes_of(piece, notes, focus, max_tokens)
             if found is None:
                 return None
