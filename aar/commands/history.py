@@ -198,7 +198,7 @@ _BAR = 20
 async def _context(context: Context, argument: str) -> Result:
     """Show what fills the model's window."""
     need_no_argument(argument, "context")
-    parts = await asyncio.to_thread(context.conversation.context)
+    parts = context.conversation.context()
     rows = tuple(
         (
             _PARTS.get(part.name, part.name),
