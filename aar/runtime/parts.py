@@ -459,6 +459,7 @@ def open_runtime(
     system_prompt: Path | None = None,
     interactive: bool = False,
     approve_with: str | None = None,
+    driven: bool = False,
     **base_arguments: Any,
 ) -> Runtime:
     """Put a runtime together; nothing is sent and no process is started that is not needed for that.
@@ -469,6 +470,8 @@ def open_runtime(
         system_prompt: File that replaces the built-in instructions.
         interactive: Whether a person can answer questions.
         approve_with: Program that answers them otherwise.
+        driven: Whether a program that drives the session answers questions; the mode is then chosen as
+            without a person where a wall holds.
         **base_arguments: As for `open_base`.
 
     Raises:
@@ -497,7 +500,8 @@ def open_runtime(
         from aar.tools.builtin.catalogue import builtin_tools
 
         registry = ToolRegistry(builtin_tools())
-        mode = choose_mode(base, spawner, interactive, notices)
+        asks = interactive or (driven and not spawner.status().enforced)
+        mode = choose_mode(base, spawner, asks, notices)
         custom_prompt = _custom_prompt(system_prompt)
         store = _store(base)
     except BaseException:
@@ -509,7 +513,7 @@ def open_runtime(
         active=active,
         why_model=why,
         mode=mode,
-        interactive=interactive,
+        interactive=interactive or driven,
         spawner=spawner,
         registry=registry,
         roots=roots,

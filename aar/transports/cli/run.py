@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,10 @@ from aar.transports.cli.show import Show
 from aar.transports.cli.signals import Signals, interruptible
 
 if TYPE_CHECKING:
-    from aar.core.agent import RunResult
+    from aar.core.agent import Agent, RunResult
+    from aar.core.session import Session
+    from aar.protocol.messages import ContentBlock
+    from aar.runtime import Runtime
 
 _IMAGE_TYPES = {
     ".png": "image/png",
@@ -68,6 +72,14 @@ def _wanted_output(args: list[str]) -> str:
     default="text",
     show_default=True,
     help="What is written.",
+)
+@click.option(
+    "--input",
+    "input_",
+    type=click.Choice(["text", "stream-json"]),
+    default="text",
+    show_default=True,
+    help="What standard input is: the task, or JSON lines of a program that drives the session.",
 )
 @click.option(
     "--output-schema",
@@ -119,7 +131,7 @@ def run(**values: Any) -> int:
     show = Show(options.output, quiet=options.quiet)
     try:
         _check(options)
-        prompt = read_prompt(options.prompt)
+        prompt = read_prompt(options.prompt) if options.input_ == "text" else options.prompt
         return asyncio.run(_run(options, prompt, show))
     except (Exception, KeyboardInterrupt, asyncio.CancelledError, Interrupted) as error:
         return _report(show, error)
@@ -135,6 +147,7 @@ class RunOptions:
     session_id: str | None
     fork_id: str | None
     output: str
+    input_: str
     output_schema: Path | None
     output_last_message: Path | None
     max_steps: int | None
@@ -149,15 +162,14 @@ class RunOptions:
     quiet: bool
 
 
-async def _run(options: RunOptions, prompt: str, show: Show) -> int:
-    from aar.protocol.messages import ContentBlock, TextBlock
+async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
     from aar.runtime import open_runtime
 
     with Signals(show.clear) as signals:
         task = asyncio.current_task()
         assert task is not None
         signals.cancels(task.cancel)
-        content: list[ContentBlock] = [*_load_images(options.images), TextBlock(text=prompt)]
+        content = _content(options.images, prompt)
         runtime = open_runtime(**_runtime_arguments(options))
         try:
             session = runtime.open_session(
@@ -194,7 +206,16 @@ def _runtime_arguments(options: RunOptions) -> dict[str, Any]:
         "system_prompt": options.system_prompt,
         "interactive": False,
         "approve_with": options.approve_with,
+        "driven": options.input_ == "stream-json",
     }
+
+
+def _content(images: tuple[Path, ...], prompt: str | None) -> list[ContentBlock] | None:
+    """Return the first prompt; ``None``: standard input brings it."""
+    from aar.protocol.messages import TextBlock
+
+    blocks = _load_images(images)
+    return None if prompt is None else [*blocks, TextBlock(text=prompt)]
 
 
 def _load_images(paths: tuple[Path, ...]) -> list[Any]:
@@ -216,26 +237,93 @@ def _load_images(paths: tuple[Path, ...]) -> list[Any]:
 
 
 async def _drive(
-    options: RunOptions, runtime: Any, session: Any, content: list[Any], show: Show, signals: Signals
+    options: RunOptions,
+    runtime: Runtime,
+    session: Session,
+    content: list[ContentBlock] | None,
+    show: Show,
+    signals: Signals,
 ) -> int:
+    agent: Agent = runtime.agent(session)
+    earlier = runtime.opening_events(session)
+    notices = list(runtime.notices)
+
+    async def work(prompt: Sequence[Any]) -> RunResult:
+        shown, told = list(earlier), list(notices)
+        earlier.clear()
+        notices.clear()
+        async with show.watching(session, shown):
+            for text in told:
+                session.append(runtime.notice(text))
+            return await _answer(options, agent, session, prompt, show)
+
+    if options.input_ == "stream-json":
+        return await _serve(options, agent, session, content, show, signals, work)
+    assert content is not None
+    show.on_lost = agent.cancel
+    signals.cancels(agent.cancel)
+    result = await work(content)
+    signals.cancels(lambda: None)
+    fields = _finish(options, result, signals, show)
+    show.finish(fields, result)
+    return _told(show, fields["exit_code"])
+
+
+def _finish(options: RunOptions, result: RunResult, signals: Signals, show: Show) -> dict[str, Any]:
+    """Keep the answer where it is wanted, and return the fields of the result with the final exit code."""
     from aar.transports.cli.printers import result_fields
 
-    agent = runtime.agent(session)
-    show.on_lost = agent.cancel
-    async with show.watching(session, runtime.opening_events(session)):
-        for text in runtime.notices:
-            session.append(runtime.notice(text))
-        signals.cancels(agent.cancel)
-        result = await _answer(options, agent, session, content, show)
-        signals.cancels(lambda: None)
     code = int(result.exit_code) if signals.ended_by is None else 128 + signals.ended_by
     if options.output_last_message is not None:
         code = _keep_answer(options.output_last_message, result.text, show) or code
-    show.finish({**result_fields(result), "exit_code": code}, result)
-    return _told(show, code)
+    return {**result_fields(result), "exit_code": code}
 
 
-async def _answer(options: RunOptions, agent: Any, session: Any, content: list[Any], show: Show) -> RunResult:
+async def _serve(
+    options: RunOptions,
+    agent: Agent,
+    session: Session,
+    content: list[ContentBlock] | None,
+    show: Show,
+    signals: Signals,
+    work: Callable[[Sequence[Any]], Awaitable[RunResult]],
+) -> int:
+    """Do what the lines of standard input say; each run ends with a result of its own."""
+    from aar.transports.cli.run_input import InputDriver, LineReader
+
+    ended: list[tuple[dict[str, Any], RunResult]] = []
+    idle: list[bool] = []
+
+    async def run(prompt: Sequence[Any]) -> RunResult:
+        result = await work(prompt)
+        ended.append((_finish(options, result, signals, show), result))
+        if options.output != "json":
+            show.result(*ended[-1])
+        return result
+
+    def close() -> None:
+        idle.append(not agent.running)
+        driver.close()
+
+    driver = InputDriver(agent, session, run, lambda text: show.say(session.session_id, text))
+    show.on_lost = driver.close
+    signals.cancels(close)
+    await driver.drive(LineReader(), content)
+    signals.cancels(lambda: None)
+    if idle and idle[0]:
+        raise KeyboardInterrupt if signals.ended_by is None else Interrupted(signals.ended_by)
+    if not ended:
+        raise UsageError('No prompt came on standard input; write {"type": "prompt", "content": "…"} lines.')
+    fields, result = ended[-1]
+    if options.output == "json":
+        show.result(fields, result)
+    show.close()
+    return _told(show, fields["exit_code"])
+
+
+async def _answer(
+    options: RunOptions, agent: Agent, session: Session, content: Sequence[Any], show: Show
+) -> RunResult:
     """Run the task; with ``--output-schema`` the answer is checked, and repaired once."""
     if options.output_schema is None:
         return await agent.run(content, session)
@@ -276,6 +364,7 @@ def _check(options: RunOptions) -> None:
         raise UsageError(f"Give one of {' and '.join(given)}, not more.")
     if given and options.no_session:
         raise UsageError(f"{given[0]} needs stored sessions; leave --no-session out.")
+    _check_input(options)
     if options.output_schema is not None:
         from aar.core.output_schema import load_schema
 
@@ -287,6 +376,17 @@ def _check(options: RunOptions) -> None:
         raise UsageError(f"--output-last-message {file}: name a file in a folder that exists.")
     if not os.access(file if file.exists() else file.parent, os.W_OK):
         raise UsageError(f"--output-last-message {file} cannot be written: no permission.")
+
+
+def _check_input(options: RunOptions) -> None:
+    if options.input_ == "text":
+        return
+    if options.approve_with is not None:
+        raise UsageError("With --input stream-json the program answers questions; leave --approve-with out.")
+    if options.images and options.prompt is None:
+        raise UsageError("--image goes with PROMPT; put images into the content of a prompt line.")
+    if options.prompt == "-":
+        raise UsageError("With --input stream-json prompts come as lines; leave '-' out.")
 
 
 def _keep_answer(path: Path, text: str, show: Show) -> int:

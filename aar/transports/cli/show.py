@@ -111,6 +111,21 @@ class Show:
         self.clear()
         streams.write(sys.stderr, f"aar: {sanitize(message)}\n")
 
+    def say(self, session_id: str, message: str) -> None:
+        """Tell what was wrong with a line of input, in the form of the output; it is not stored."""
+        from aar.protocol.events import Notice
+        from aar.protocol.ids import now
+
+        self._take(Notice(session_id=session_id, ts=now(), level="error", message=message, code="input"))
+
+    def result(self, fields: dict[str, Any], run: RunResult | None) -> None:
+        """Write the end of one of several runs."""
+        self._print().result(fields, run)
+
+    def close(self) -> None:
+        """Let nothing more be written as the end."""
+        self._finished = True
+
     def finish(self, fields: dict[str, Any], run: RunResult | None) -> None:
         """Write the end; only the first call does."""
         if self._finished:
