@@ -52,7 +52,9 @@ class Terminal:
         )
         columns, rows = size.split("x")
         if self._socket.exists():
+            # A server that is ending still holds its socket: the next one gets another.
             self.tmux("kill-server")
+            self._socket = self._socket.with_name(f"{self._socket.name}x")
         self.tmux("new-session", "-d", "-x", columns, "-y", rows, f"sh {script}")
         self.until("send", "edit", "ask", how=any)
 
