@@ -26,13 +26,20 @@ from aar.safety.sanitize import sanitize
 from aar.tools.builtin.describe import describe_call
 from aar.transports.cli.console import Console
 from aar.transports.cli.groups import NearestGroup
+from aar.transports.cli.sessions_export import export
+from aar.transports.cli.sessions_prune import prune
+from aar.transports.cli.sessions_search import search
 
 _RESULT_LINES = 6
 
 
 @click.group(cls=NearestGroup)
 def sessions() -> None:
-    """List, show, copy, rename and delete sessions."""
+    """List, find, show, copy, export, replay and delete sessions."""
+
+
+for _command in (search, export, prune):
+    sessions.add_command(_command)
 
 
 @sessions.command("list")
