@@ -102,7 +102,7 @@ async def campaign(
 async def _work(world: SmallWorld, prompt: str, turns: list[Turn]) -> None:
     world.script.turns = turns
     world.script.requests.clear()
-    result = await asyncio.wait_for(world.agent.run(prompt, world.session), 600)
+    result = await asyncio.wait_for(world.agent.run(prompt, world.session), 7200)
     assert result.stop_reason == "end_turn", world.of("error")
 
 
