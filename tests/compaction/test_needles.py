@@ -125,7 +125,9 @@ async def test_needles_survive_three_compactions(tmp_path: Path, notes: Notes, l
 
 @pytest.mark.slow
 @pytest.mark.model
+@pytest.mark.timeout(7200)
 async def test_needles_survive_with_the_embedded_model(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp")
     found = await local_campaign(tmp_path / "p")
     assert len(found) == 3
     for survivors in found:
