@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
@@ -72,6 +72,7 @@ class Runtime:
         reasoning: How much the model thinks first; ``None``: its default.
         notices: Sentences for the user, told at the start of a run.
         approve_with: Program that answers questions where no person does.
+        make_files: Makes the file access of an agent; an editor's sees what is not saved yet.
     """
 
     base: Base
@@ -87,6 +88,7 @@ class Runtime:
     reasoning: str | int | None = None
     notices: list[str] = field(default_factory=list[str])
     approve_with: str | None = None
+    make_files: Callable[..., WorkspaceFiles] = WorkspaceFiles
     _background: dict[str, Process] = field(default_factory=dict[str, Process])
     _temporary: list[Path] = field(default_factory=list[Path])
     _checkpoints: dict[str, SessionCheckpoints] = field(default_factory=dict[str, SessionCheckpoints])
@@ -299,7 +301,7 @@ class Runtime:
     def files(self) -> WorkspaceFiles:
         """Return file access within the limits of this workspace."""
         sandbox = self.config.sandbox
-        return WorkspaceFiles(
+        return self.make_files(
             self.workspace,
             extra_roots=(*self.roots, *(Path(path).expanduser() for path in sandbox.writable)),
             readable=sandbox.readable,

@@ -66,12 +66,20 @@ async def edit_file(args: EditArgs, ctx: ToolContext) -> ToolOutcome:
         raise ToolFailure(
             ToolCategory.INVALID_ARGUMENTS, "old_text and new_text are the same; there is nothing to change."
         )
+    if getattr(ctx.files, "blocks", False):  # an editor has the files, and is waited for
+        return await asyncio.to_thread(_edit_now, args, ctx)
     if not args.old_text:
         return _create(args, ctx)
     data = streaming(ctx.files).peek_bytes(args.path)
     if len(data) > _LARGE:
         return await asyncio.to_thread(_edit, args, ctx, data)
     return _edit(args, ctx, data)
+
+
+def _edit_now(args: EditArgs, ctx: ToolContext) -> ToolOutcome:
+    if not args.old_text:
+        return _create(args, ctx)
+    return _edit(args, ctx, streaming(ctx.files).peek_bytes(args.path))
 
 
 def _create(args: EditArgs, ctx: ToolContext) -> ToolOutcome:

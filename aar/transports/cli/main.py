@@ -16,6 +16,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run:run", "Do one task and print the answer."),
     "tui": ("tui:tui", "Work with the assistant on the full screen."),
     "chat": ("chat:chat", "Talk with the assistant line by line."),
+    "acp": ("acp:acp", "Serve an editor over standard input and output."),
     "sessions": ("sessions:sessions", "List, show, copy, rename and delete sessions."),
     "undo": ("undo:undo", "Take back what the last steps did."),
     "redo": ("undo:redo", "Take the last undo back."),

@@ -1,0 +1,1 @@
+"""The Agent Client Protocol over standard streams: the door for editors."""

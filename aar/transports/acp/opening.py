@@ -1,0 +1,74 @@
+"""What a session needs that takes time: runtimes, the store. Imported in a thread after ``initialize``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aar.config.paths import paths, project_root
+from aar.memory.session_store import SessionStore
+from aar.protocol.errors import StorageError
+from aar.runtime.parts import Runtime, open_runtime
+from aar.transports.acp import session as _session
+
+assert _session  # loaded here, ahead of the first session
+
+_BASE_OPTIONS = frozenset({"cwd", "config_file", "profile", "sets", "trust", "model", "mode", "debug"})
+
+
+def base_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the options for `open_runtime` that `open_base` takes."""
+    return {name: value for name, value in options.items() if name in _BASE_OPTIONS}
+
+
+def make_runtime(options: Mapping[str, Any], folder: Path, more: Sequence[Path]) -> Runtime:
+    """Put the parts together for a folder.
+
+    Raises:
+        AarError: A setting or key is wrong.
+    """
+    given: dict[str, Any] = {**options, "cwd": folder, "add_dirs": (*options.get("add_dirs", ()), *more)}
+    return open_runtime(interactive=True, **given)
+
+
+def session_store() -> SessionStore:
+    """Return the store of sessions on disk."""
+    return SessionStore(paths().sessions)
+
+
+def stored_sessions(folder: Path | None, open_ids: frozenset[str]) -> list[dict[str, Any]]:
+    """Return stored sessions as ``session/list`` tells them, last written first.
+
+    Those in which nothing was said yet are left out, unless they are open.
+
+    Args:
+        folder: Only those of the project that it belongs to.
+        open_ids: Sessions that are open here.
+    """
+    infos = session_store().list(None if folder is None else project_root(folder))
+    return [
+        {
+            "sessionId": info.id,
+            "cwd": info.cwd,
+            **({"title": info.title} if info.title else {}),
+            **({"updatedAt": info.updated} if info.updated else {}),
+        }
+        for info in infos
+        if info.cwd.startswith("/") and (info.title or info.id in open_ids)
+    ]
+
+
+def delete_session(session_id: str) -> None:
+    """Remove a stored session; one that is not there is gone already.
+
+    Raises:
+        StorageError: It is open in another process, or the disk refuses.
+    """
+    store = session_store()
+    try:
+        if not store.exists(session_id):
+            return
+    except StorageError:
+        return
+    store.delete(session_id)
