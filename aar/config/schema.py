@@ -338,10 +338,28 @@ class McpServerConfig(Section):
     """Its arguments."""
     env: dict[str, str] = Field(default_factory=dict)
     """Its environment."""
+    cwd: str | None = None
+    """Its working folder; without one the project's root."""
+    sandbox: bool = True
+    """Whether a stdio server runs inside the wall."""
+    network: bool = False
+    """Whether a stdio server inside the wall may use the network."""
     url: str | None = None
     """Address, for streamable HTTP."""
+    transport: Literal["auto", "http", "sse"] = "auto"
+    """How ``url`` is spoken to; ``auto`` takes streamable HTTP, and SSE where the server is an old one."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Headers, for streamable HTTP."""
+    lazy: bool = False
+    """Whether it is started when it is first needed, not in the background of the first run."""
+    startup_timeout: Annotated[float, Field(gt=0, le=600)] = 30
+    """Seconds until it must be ready."""
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 60
+    """Seconds that one call may take without any sign of progress."""
+    cache_ttl_s: Annotated[float, Field(ge=0, le=86_400)] = 0
+    """Seconds for which results of read-only tools are used again; 0: never."""
+    tools: tuple[str, ...] | None = None
+    """Its tools that are used, by their own names; all without it."""
     required: bool = False
     """Whether a run without it must not start."""
     enabled: bool = True
@@ -353,6 +371,25 @@ class McpConfig(Section):
 
     servers: dict[str, McpServerConfig] = Field(default_factory=dict[str, McpServerConfig])
     """Servers by name."""
+    search_above: Annotated[int, Field(ge=0, le=10_000)] = 40
+    """With more tools of servers than this, the model searches for them instead of getting all schemas."""
+    wait_s: Annotated[float, Field(ge=0, le=600)] = 30
+    """Seconds that a run without a person waits for servers; with one, two seconds at most."""
+
+
+class WebConfig(Section):
+    """``[web]``: ``web_fetch`` and ``web_search``."""
+
+    search: str | None = None
+    """What searches: ``mcp__SERVER__TOOL``, or an http(s) address with ``{query}`` that answers in JSON."""
+    search_headers: dict[str, str] = Field(default_factory=dict)
+    """Headers for that address."""
+    timeout: Annotated[float, Field(gt=0, le=300)] = 30
+    """Seconds for one page, redirects included."""
+    max_bytes: Annotated[int, Field(ge=1000, le=100_000_000)] = 5_000_000
+    """Bytes of one page, unpacked."""
+    cache_s: Annotated[float, Field(ge=0, le=86_400)] = 900
+    """Seconds for which a page is kept in memory; 0: not at all."""
 
 
 class LogConfig(Section):
@@ -381,6 +418,7 @@ class Config(Section):
     verify: VerifyConfig = VerifyConfig.model_construct()
     tui: TuiConfig = TuiConfig.model_construct()
     mcp: McpConfig = McpConfig.model_construct()
+    web: WebConfig = WebConfig.model_construct()
     hooks: dict[str, Any] = Field(default_factory=dict)
     agents: dict[str, Any] = Field(default_factory=dict)
     memory: dict[str, Any] = Field(default_factory=dict)

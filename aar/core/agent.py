@@ -108,6 +108,8 @@ class RunResult:
 MakeView = Callable[[Session], SessionView]
 MakeVerifier = Callable[[], Verifier | None]
 Survey = Callable[[], Awaitable[Sequence[str]]]
+Prepare = Callable[[tuple[ContentBlock, ...]], Awaitable[tuple[tuple[ContentBlock, ...], Sequence[str]]]]
+"""``await prepare(prompt)``: the prompt with what it names elsewhere, and sentences for the user."""
 
 
 class Agent:
@@ -127,6 +129,7 @@ class Agent:
         keep_output: Keeps a whole output (call id, text) and returns its reference for ``read_output``.
         notes_model: Returns the model that sums up the conversation for one that answers.
         budget: Money over runs, shared by the agents of a session; ``None``: only each run has limits.
+        prepare: Gets ready what a run needs from outside, before its first request.
     """
 
     def __init__(
@@ -145,7 +148,9 @@ class Agent:
         keep_output: Callable[[str, str], str] | None = None,
         notes_model: Callable[[ActiveModel], ActiveModel] = lambda active: active,
         budget: Budget | None = None,
+        prepare: Prepare | None = None,
     ) -> None:
+        self._prepare = prepare
         self.config = config
         self.budget = budget
         self._keep_output = keep_output
@@ -354,6 +359,9 @@ class Agent:
     ) -> Run:
         """Put the prompt, and what belongs to it, before the model; return the run."""
         self.runner.begin_run(record)
+        if self._prepare is not None:
+            prompt, told = await self._prepare(prompt)
+            record.append(*(Notice(level="warning", message=text, code="mcp") for text in told))
         view = self._look(session)
         if self._agent_id != "main" or session.prompt_sha256 != view.prompt.sha256:
             record.append(view.prompt.event())

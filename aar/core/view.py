@@ -37,6 +37,7 @@ class SessionView:
         coach: Help for a small model.
         agent_id: Whose conversation.
         settings: More fields of the request (``max_output_tokens``, ``temperature`` …).
+        more_tools: Returns tools that came in after the start, in the order in which they came.
     """
 
     session: Session
@@ -47,6 +48,7 @@ class SessionView:
     coach: FilesCoach | None = None
     agent_id: str = "main"
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    more_tools: Callable[[], tuple[ToolSpec, ...]] = tuple
     _text_only: TextOnlyHistory = field(default_factory=TextOnlyHistory)
     _told_left_out: int = 0
 
@@ -68,7 +70,7 @@ class SessionView:
             model=self.active.model,
             system=self.prompt.text,
             messages=messages,
-            tools=self.tools if tools and self.dialect == "native" else (),
+            tools=(*self.tools, *self.more_tools()) if tools and self.dialect == "native" else (),
             extra=self.coach.extra() if tools and self.coach is not None else {},
             cache_key=self.session.session_id,
             temperature=self._temperature(),

@@ -105,6 +105,7 @@ class SpawnRequest:
         read_only: Whether even the workspace may not be written (plan mode).
         network: Whether the network may be used.
         stdin: Bytes for standard input; ``None``: closed.
+        stdin_fd: Descriptor that is standard input instead; the caller still closes its own.
         max_output: Bytes of output that are kept in memory (head and tail).
         spool: File that gets the whole output, or ``None``.
         merge_stderr: Whether standard error goes into the same stream as standard output.
@@ -119,6 +120,7 @@ class SpawnRequest:
     read_only: bool = False
     network: bool = False
     stdin: bytes | None = None
+    stdin_fd: int | None = None
     max_output: int = 1_000_000
     spool: Path | None = None
     merge_stderr: bool = True

@@ -260,7 +260,7 @@ class ProcessSpawner:
             control, far = socket.socketpair()
             theirs.callback(far.close)
             ours.callback(control.close)
-            stdin = _input(request.stdin)
+            stdin = os.dup(request.stdin_fd) if request.stdin_fd is not None else _input(request.stdin)
             theirs.callback(os.close, stdin)
             pipes: list[int] = []
             writers: list[int] = []

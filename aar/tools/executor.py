@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,7 +65,7 @@ class ToolExecutor:
         *,
         sync: Sync | None = None,
         checkpointer: Checkpointer | None = None,
-        enabled: frozenset[str] | None = None,
+        enabled: Container[str] | None = None,
         parallel: int = 8,
         max_calls: int = 50,
         max_output_chars: int = 50_000,

@@ -70,6 +70,16 @@ class ToolRegistry:
         self._specs[spec.name] = spec
         self._folded[_plain(spec.name)] = spec.name
 
+    def replace(self, spec: ToolSpec) -> None:
+        """Add a tool, or put it in the place of the one of its name."""
+        self._specs[spec.name] = spec
+        self._folded.setdefault(_plain(spec.name), spec.name)
+
+    def remove(self, name: str) -> None:
+        """Forget a tool; there may be none of this name."""
+        if self._specs.pop(name, None) is not None and self._folded.get(_plain(name)) == name:
+            del self._folded[_plain(name)]
+
     def get(self, name: str) -> ToolSpec | None:
         """Return the tool that ``name`` means: its own name, a foreign one, or another spelling."""
         found = self._specs.get(name)
