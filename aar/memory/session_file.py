@@ -117,8 +117,8 @@ class SessionFile:
         self._fd = None
         who = f"process {pid}" if pid else "another process"
         return StorageError(
-            f"The session {name} is open in {who}; close it there, or go on in a copy "
-            f"with `aar run --fork {name}`."
+            f"The session {name} is open in {who}; close it there, go on in a copy with "
+            f"`aar run --fork {name}`, or read it with `aar sessions show {name}`."
         )
 
     def _repair_end(self, fd: int) -> None:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aar.transports.cli import streams
 from aar.transports.cli.groups import NearestGroup
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_COMPLETING = "_AAR_COMPLETE"
+"""Variable that a shell's completion sets; the name is click's."""
 _COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run:run", "Do one task and print the answer."),
     "tui": ("tui:tui", "Work with the assistant on the full screen."),
     "chat": ("chat:chat", "Talk with the assistant line by line."),
     "acp": ("acp:acp", "Serve an editor over standard input and output."),
-    "sessions": ("sessions:sessions", "List, show, copy, rename and delete sessions."),
+    "sessions": ("sessions:sessions", "List, find, show, copy, export, replay and delete sessions."),
     "undo": ("undo:undo", "Take back what the last steps did."),
     "redo": ("undo:redo", "Take the last undo back."),
     "checkpoints": ("undo:checkpoints", "List, show and restore kept states of the files."),
@@ -27,12 +33,15 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "tools": ("tools:tools", "List the tools that the model gets."),
     "prompt": ("prompt:prompt", "Show the system prompt."),
     "trust": ("trust:trust", "Let this folder's own config, rules and hooks act."),
+    "trace": ("trace:trace", "Show what a session did: times, tokens and money."),
     "audit": ("audit:audit", "Check that no session was changed afterwards."),
     "policy": ("policy:policy", "Tell what may run, and why."),
     "sandbox": ("sandbox:sandbox", "Show the wall around commands, or run a command in it."),
     "stats": ("stats:stats", "Show tokens, money and time by day, model or project."),
+    "init": ("init:init", "Write a commented config file, and draft an AGENTS.md."),
     "doctor": ("doctor:doctor", "Check this installation."),
     "logs": ("logs:logs", "Show the diagnostics log."),
+    "completion": ("completion:completion", "Print what a shell needs to complete commands."),
 }
 """Name of a command: module below this package and attribute, and the line of help."""
 
@@ -51,7 +60,22 @@ class LazyGroup(NearestGroup):
             return None
         module, attribute = entry[0].split(":")
         command: click.Command = getattr(importlib.import_module(f"aar.transports.cli.{module}"), attribute)
+        if _COMPLETING in os.environ:
+            from aar.transports.cli.completion import attach
+
+            attach(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the names of commands without importing any of them."""
+        from click.shell_completion import CompletionItem
+
+        names = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any of them."""

@@ -28,6 +28,7 @@ from aar.transports.cli.console import Console
 from aar.transports.cli.groups import NearestGroup
 from aar.transports.cli.sessions_export import export
 from aar.transports.cli.sessions_prune import prune
+from aar.transports.cli.sessions_replay import replay
 from aar.transports.cli.sessions_search import search
 
 _RESULT_LINES = 6
@@ -38,7 +39,7 @@ def sessions() -> None:
     """List, find, show, copy, export, replay and delete sessions."""
 
 
-for _command in (search, export, prune):
+for _command in (search, export, replay, prune):
     sessions.add_command(_command)
 
 
