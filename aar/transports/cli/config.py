@@ -81,6 +81,14 @@ def validate(file: str | None) -> None:
     click.echo(f"{target} is valid.")
 
 
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of config files, for editors."""
+    from aar.config.describe import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
 def _without_secrets(dumped: dict[str, Any]) -> dict[str, Any]:
     """Return settings without values that carry keys: headers, environments, what is named a secret."""
     from aar.safety.redact import MARK, Redactor

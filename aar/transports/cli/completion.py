@@ -1,0 +1,105 @@
+"""``aar completion``: what a shell needs to complete commands, options, sessions and models.
+
+A shell calls aar for each Tab, so what is completed must be cheap: names of files and tables of names, never
+the content of sessions, never the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+_MOST = 50
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that makes SHELL complete commands of aar.
+
+    bash: eval "$(aar completion bash)" in ~/.bashrc. zsh: the same with zsh in ~/.zshrc. fish:
+    aar completion fish > ~/.config/fish/completions/aar.fish
+    """
+    from aar.transports.cli.main import cli
+
+    found = get_completion_class(shell)
+    assert found is not None
+    # click's bash class starts bash to ask its version when it is asked for its source: it is not needed.
+    template = found(cli, {}, "aar", "_AAR_COMPLETE")
+    click.echo(template.source_template % template.source_vars())
+
+
+def complete_sessions(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return ids of this folder's newest sessions, by names and times of files alone."""
+    from datetime import datetime
+
+    from aar.config.paths import paths, project_key, project_root
+
+    try:
+        folder = paths().sessions / project_key(project_root(Path.cwd()))
+        dated = [(entry.stat().st_mtime, entry.stem) for entry in folder.glob(f"{_plain(incomplete)}*.jsonl")]
+    except OSError:
+        return []
+    return [
+        CompletionItem(name, help=f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M}")
+        for seconds, name in sorted(dated, reverse=True)[:_MOST]
+    ]
+
+
+def _plain(incomplete: str) -> str:
+    """Return the beginning of an id without signs that a pattern would read."""
+    return "".join(char for char in incomplete.upper() if char.isalnum())
+
+
+def complete_models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the models that the user's config names, the default ones, and the providers."""
+    from aar.config.paths import paths
+    from aar.providers.catalog import DEFAULT_MODELS
+    from aar.providers.presets import PRESETS
+
+    names = [
+        *_configured(paths().user_config),
+        *(f"{provider}/{model}" for provider, model in DEFAULT_MODELS.items()),
+        *(f"{provider}/" for provider in PRESETS),
+    ]
+    return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
+
+
+def _configured(file: Path) -> list[str]:
+    """Return the models that a config file names; one that cannot be read names none."""
+    import tomllib
+
+    try:
+        table: Any = tomllib.loads(file.read_text(encoding="utf-8")).get("model", {})
+        found = [table.get("name"), table.get("small"), *table.get("fallback", [])]
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        return []
+    return [name for name in found if isinstance(name, str)]
+
+
+_BY_NAME = {"session_id": complete_sessions, "fork_id": complete_sessions, "model": complete_models}
+
+
+def attach(command: click.Command) -> None:
+    """Let parameters of ``command``, and of those below it, complete sessions and models."""
+    for param in command.params:
+        complete = _BY_NAME.get(param.name or "")
+        if complete is not None:
+            # A public method of click, replaced for this process, which only completes.
+            param.shell_complete = partial(_complete, complete, param)
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            attach(inner)
+
+
+def _complete(
+    complete: Completer, param: click.Parameter, ctx: click.Context, incomplete: str
+) -> list[CompletionItem]:
+    return complete(ctx, param, incomplete)
