@@ -21,6 +21,7 @@ from aar.core.session import Session
 from aar.protocol.errors import UsageError
 from aar.protocol.events import Compaction, ContextEvent, Event, Setting
 from aar.protocol.messages import ContentBlock, TextBlock
+from aar.runtime.audit import keep_audit
 from aar.runtime.base import log_failure
 from aar.runtime.parts import Runtime
 from aar.runtime.undo import Undo
@@ -46,6 +47,8 @@ class Conversation:
         self.agent: Agent = runtime.agent(session)
         self.last_result: RunResult | None = None
         self._task: asyncio.Task[None] | None = None
+        self._cut_short = False
+        self._closing: set[asyncio.Task[None]] = set()
         self._on_event: list[EventHandler] = []
         self._on_session: list[SessionHandler] = []
         self._on_result: list[ResultHandler] = []
@@ -112,7 +115,11 @@ class Conversation:
 
     def interrupt(self) -> None:
         """End the present run at once. What was shown is kept; what waits in the queue goes on waiting."""
-        self.agent.cancel()
+        if self.agent.running:
+            self.agent.cancel()
+        elif self._task is not None:
+            # The run is about to begin: it begins, so that the prompt is in the session, and ends.
+            self._cut_short = True
 
     def _start(self, prompt: Prompt, source: str) -> None:
         self._task = asyncio.get_running_loop().create_task(self._work(prompt, source))
@@ -122,6 +129,9 @@ class Conversation:
         following: Prompt | None = prompt
         try:
             while following is not None:
+                if self._cut_short:
+                    self._cut_short = False
+                    asyncio.get_running_loop().call_soon(self.agent.cancel)
                 result = await self.agent.run(following, self.session, source=source)
                 self.last_result = result
                 for handler in tuple(self._on_result):
@@ -134,7 +144,7 @@ class Conversation:
             log_failure("a run could not start", error)
             raise
         finally:
-            self._task = None
+            self._task, self._cut_short = None, False
 
     async def wait(self) -> None:
         """Return when nothing runs any more.
@@ -147,7 +157,7 @@ class Conversation:
 
     async def stop(self) -> None:
         """Interrupt the present run and wait for its end."""
-        self.agent.cancel()
+        self.interrupt()
         if self._task is not None:
             await asyncio.wait({self._task})
 
@@ -233,10 +243,16 @@ class Conversation:
 
         Raises:
             ConfigurationError: There is no such provider, or its settings are wrong.
+            UsageError: A run is under way.
         """
-        before = self.runtime.active.name
+        if self.running:
+            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
+        before, old = self.runtime.active.name, self.runtime.active.provider
         self.runtime.set_model(name)
         self.agent = self._agent_again()
+        closing = asyncio.get_running_loop().create_task(old.aclose())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
         self.session.append(
             Setting.model_validate({"key": "model", "from": before, "to": self.runtime.active.name, "by": by})
         )
@@ -279,6 +295,7 @@ class Conversation:
         """Go on with a copy of the present session, up to ``at_seq``; the original stays as it is."""
         await self.stop()
         copy = Session.fork(self.runtime.store, self.session.session_id, at_seq, self.runtime.workspace)
+        keep_audit(self.runtime.base, self.runtime.store, copy)
         await self._change(copy)
 
     async def _change(self, session: Session) -> None:

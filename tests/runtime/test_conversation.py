@@ -100,6 +100,16 @@ async def test_an_interrupt_keeps_the_queue_and_go_on_takes_it_up(tmp_path: Path
         assert talk.last_result.text == "second"
 
 
+async def test_an_interrupt_before_the_first_step_ends_the_run_and_keeps_the_prompt(tmp_path: Path) -> None:
+    async with opened(tmp_path, {"text": "never said"}) as talk:
+        talk.submit("hi")
+        talk.interrupt()
+        await talk.wait()
+        assert talk.last_result is not None
+        assert talk.last_result.stop_reason == "cancelled"
+        assert said(talk) == [("prompt", "hi")]
+
+
 async def test_a_question_of_the_model_is_answered_by_the_door(tmp_path: Path) -> None:
     ask = {"tool_calls": [{"name": "ask_user", "arguments": {"question": "Red?", "options": ["yes", "no"]}}]}
     async with opened(tmp_path, ask, {"text": "ok"}) as talk:
