@@ -103,7 +103,7 @@ class SessionIndex:
                 self.rebuild()
             except OSError:
                 break
-            except (sqlite3.DatabaseError, ValueError, OverflowError):
+            except (sqlite3.DatabaseError, TypeError, ValueError, OverflowError):
                 # Values of other kinds than were written are damage too.
                 self.close()
                 if attempt == 0:
