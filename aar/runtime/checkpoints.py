@@ -23,12 +23,12 @@ from aar.protocol.events import (
     ToolResult,
     UserMessage,
 )
-from aar.protocol.ports import Spawner
 from aar.protocol.state import AgentState
 from aar.runtime.base import Base, log_failure
 
 if TYPE_CHECKING:
     from aar.core.session import Session
+    from aar.safety.spawn import ProcessSpawner
 
 _QUIET_S: Final = 0.15
 """Nobody edits a file in so short a pause, so the next step's checkpoint tells how this one ended."""
@@ -46,11 +46,15 @@ _ENDED: Final = frozenset(
 _Step = tuple[str, str | None, int | None]
 
 
-def make_store(base: Base, spawner: Spawner) -> CheckpointStore:
-    """Return the store of the workspace's checkpoints; nothing is made or started yet."""
+def make_store(base: Base, spawner: ProcessSpawner) -> CheckpointStore:
+    """Return the store of the workspace's checkpoints; nothing is kept or started yet.
+
+    Where sessions are not stored, it lies in the private folder of ``spawner`` and goes with it.
+    """
     settings = base.config.checkpoints
+    kept = base.paths.data if base.config.session.store else spawner.temp_folder.parent
     return CheckpointStore(
-        base.paths.data / "checkpoints" / project_key(base.workspace),
+        kept / "checkpoints" / project_key(base.workspace),
         base.workspace,
         spawner,
         Limits(settings.max_file_mb * 1_000_000, settings.max_files),
