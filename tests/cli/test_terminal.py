@@ -103,7 +103,7 @@ def test_a_reader_that_goes_away_ends_the_run_quietly_and_its_session_is_kept(
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait(60) == 130
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < 40
     assert of_type(events(stored()[0]), "state")[-1]["stop_reason"] == "cancelled"
 
 

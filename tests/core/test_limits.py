@@ -113,7 +113,7 @@ async def test_time_interrupts_a_model_that_hangs(tmp_path: Path) -> None:
     began = time.monotonic()
     result = await world.run()
     assert (result.stop_reason, result.exit_code) == ("timeout", 5)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 30
     assert world.of("assistant_message")[0].partial
     assert world.finished_chunks == 1
     assert str(world.of("state")[-1].state) == "timed_out"

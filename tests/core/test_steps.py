@@ -285,7 +285,7 @@ async def test_cancel_ends_the_processes_of_a_command(tmp_path: Path) -> None:
         began = time.monotonic()
         world.agent.cancel()
         assert (await run).stop_reason == "cancelled"
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 30
         assert world.results[0].category == "cancelled"
         assert "begun" in world.results[0].output
         with pytest.raises(ProcessLookupError):
@@ -431,18 +431,25 @@ async def test_fsync_does_not_block_the_loop(tmp_path: Path, monkeypatch: pytest
         [Turn(calls=[call("list_directory", path=".")]), "Done."],
         store=SessionStore(tmp_path / "s"),
     )
-    monkeypatch.setattr("aar.memory.session_file.os.fsync", lambda _fd: time.sleep(0.2))
-    gaps: list[float] = []
+    ticks = 0
+    went_on: list[bool] = []
+
+    def fsync(_fd: int) -> None:
+        before, end = ticks, time.monotonic() + 20
+        while ticks < before + 2 and time.monotonic() < end:
+            time.sleep(0.005)
+        went_on.append(ticks >= before + 2)
 
     async def tick() -> None:
+        nonlocal ticks
         while True:
-            before = time.monotonic()
-            await asyncio.sleep(0.005)
-            gaps.append(time.monotonic() - before)
+            await asyncio.sleep(0.001)
+            ticks += 1
 
+    monkeypatch.setattr("aar.memory.session_file.os.fsync", fsync)
     ticking = asyncio.create_task(tick())
     await world.run()
     ticking.cancel()
-    assert len(gaps) > 20
-    assert max(gaps) < 0.15
+    assert went_on
+    assert all(went_on)
     world.session.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -83,10 +82,10 @@ def test_transparent_wrappers_neither_hide_nor_harm(
      "ls;" * 20_000, "flock a " * 200 + "ls"],
 )  # fmt: skip
 def test_what_is_too_large_to_judge_is_denied_and_soon(tmp_path: Path, command: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     assert check(tmp_path, command, "unsafe", allow=["bash"]).decision == "deny"
-    # Coverage takes four times as long.
-    assert time.perf_counter() - began < (5 if sys.gettrace() is None else 20)
+    # A second at most; with coverage on a busy machine several times as much. What is not stopped takes minutes.
+    assert time.process_time() - began < 30
 
 
 def test_deep_nesting_does_not_break_the_reader(tmp_path: Path) -> None:

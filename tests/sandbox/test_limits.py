@@ -44,7 +44,7 @@ async def test_a_command_that_burns_time_is_ended(wall: str, workspace: Path) ->
     result = await limited(wall, workspace, "while :; do :; done", cpu_seconds=1)
     assert result.exit_code not in (0, None)
     assert not result.timed_out
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("wall", ALL)

@@ -140,4 +140,4 @@ def test_t15_pipes_and_devices_neither_hang_nor_open(places: tuple[Path, Path]) 
             files.read_bytes(path)
         with pytest.raises(ToolFailure):
             files.write_bytes(path, b"x")
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20

@@ -93,8 +93,8 @@ def test_redaction_keeps_pace_with_the_disk() -> None:
     redactor = Redactor([_VALUE])
     best = 10.0
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.process_time()
         assert redactor.redact(text) == text
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.process_time() - began)
     # Measured: 38 MB/s; a quarter of it is asked for here, because machines and coverage differ.
     assert len(text) / best > 2_000_000

@@ -280,7 +280,7 @@ class World:
         return types[types.index("user_message") + 1 :] if "user_message" in types else types
 
 
-async def until(true: Callable[[], Any], seconds: float = 5) -> None:
+async def until(true: Callable[[], Any], seconds: float = 40) -> None:
     """Let the loop run until ``true()``."""
     async with asyncio.timeout(seconds):
         while not true():

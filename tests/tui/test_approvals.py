@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from textual.widgets import Static
 
@@ -16,7 +17,7 @@ from aar.protocol.events import ApprovalRequest
 from aar.safety.sanitize import sanitize
 from aar.transports.tui.approvals import ApprovalPanel, panel, view
 from aar.transports.tui.approvals.input import AnswerInput
-from aar.transports.tui.approvals.lines import LinesView
+from aar.transports.tui.approvals.lines import LinesView, fold
 from aar.transports.tui.prompt import PromptArea
 
 ALL = ("once", "session", "project", "user")
@@ -60,15 +61,47 @@ def test_an_edit_is_told_as_what_goes_and_what_comes() -> None:
     arguments = {"path": "a.py", "old_text": "x\ny", "new_text": "x\nz", "replace_all": False}
     request = asked("edit_file", arguments=arguments)
     assert view.headline(request) == "Edit a file (edit_file): a.py"
-    assert told(request) == "path: a.py\nreplace_all: False\n  x\n- y\n+ z".replace("False", "false")
-    kinds = [line.kind for line in view.lines(request)]
-    assert kinds == ["name", "name", "text", "remove", "add"]
+    assert told(request) == "  x\n- y\n+ z"
+    assert [line.kind for line in view.lines(request)] == ["text", "remove", "add"]
 
+
+def test_an_argument_is_left_out_only_where_it_says_nothing() -> None:
+    arguments = {"path": "a.py", "old_text": "x", "new_text": "y", "replace_all": True}
+    assert told(asked("edit_file", arguments=arguments)) == "replace_all: true\n- x\n+ y"
+    assert told(asked(arguments={"command": "ls", "background": False})) == "$ ls"
+    assert told(asked(arguments={"command": "ls", "background": True})) == "$ ls\nbackground: true"
+    assert told(asked(arguments={"command": "ls", "background": 0})) == "$ ls\nbackground: 0"
+    assert told(asked("mcp__x", arguments={"background": False})) == "background: false"
+
+
+def test_the_end_of_a_file_is_told_and_is_no_line() -> None:
+    def written(content: str) -> str:
+        return told(asked("write_file", arguments={"path": "a", "content": content, "allow_shrink": False}))
+
+    assert written("1\n2\n") == "+ 1\n+ 2"
+    assert written("1\n\n") == "+ 1\n+ "
+    assert written("1") == "+ 1\nno line end after the last line"
+    assert written("") == "an empty file"
+    edit = {"path": "a", "old_text": "1\n", "new_text": "2\n"}
+    assert told(asked("edit_file", arguments=edit)) == "- 1\n+ 2"
+    assert told(asked("edit_file", arguments={**edit, "new_text": "1"})) == "  1\n- "
+
+
+@given(st.text(alphabet="ab 世\u0301\u200d", max_size=200), st.integers(4, 30))
+def test_folded_rows_fit_and_nothing_is_lost(text: str, width: int) -> None:
+    rows = fold(text, width)
+    assert "".join(rows) == text
+    assert all(cell_len(row) <= width for row in rows)
+
+
+def test_rows_break_between_words() -> None:
+    assert fold("git commit --message words", 14) == ["git commit ", "--message ", "words"]
+    assert fold("x" * 30, 14) == ["x" * 14, "x" * 14, "xx"]
 
 def test_a_patch_a_file_and_an_unknown_tool_are_told_whole() -> None:
     patch = "*** Update File: a\n@@\n-b\n+c\n d"
     assert told(asked("apply_patch", arguments={"patch": patch})) == patch
-    assert told(asked("write_file", arguments={"path": "a", "content": "1\n2"})) == "path: a\n+ 1\n+ 2"
+    assert told(asked("write_file", arguments={"path": "a", "content": "1\n2\n"})) == "+ 1\n+ 2"
     assert told(asked("mcp__x", arguments={"a": [1, "ü"], "b": "1\n2"})) == 'a: [1, "ü"]\nb:\n  1\n  2'
     assert told(asked("mcp__x", arguments={})) == "no arguments"
     assert told(asked("mcp__x", arguments={}, diff="--- a\n+++ b")).endswith("--- a\n+++ b")
@@ -173,11 +206,11 @@ async def test_always_is_taken_only_where_it_is_offered() -> None:
     app = Desk()
     async with app.run_test() as pilot:
         await show(pilot, asked())
-        assert "always" not in shown(app, "keys")
+        assert "everywhere" not in shown(app, "keys")
         await pilot.press("a")
         await pilot.pause()
         assert app.answers == []
-        assert "once or session only" in shown(app, "keys")
+        assert "Nothing wider can be allowed for this call: y once or s session." in shown(app, "keys")
         app.panel.show([])
         await show(pilot, asked(request_id="r2", scopes=("once", "user")))
         await pilot.press("a")
@@ -198,7 +231,7 @@ async def test_keys_go_to_the_draft_until_nothing_was_typed_for_a_moment(
         assert app.answers == []
         assert app.area.text == "yyyyy"
         begin = time.monotonic()
-        while not app.panel.has_focus and time.monotonic() - begin < 5:
+        while not app.panel.has_focus and time.monotonic() - begin < 40:
             await pilot.pause(0.02)
         await pilot.press("y")
         await pilot.pause()
@@ -341,22 +374,44 @@ async def test_the_rule_can_be_changed_and_an_error_of_it_is_shown() -> None:
         assert app.answers == [("r1", "allow", {"scope": "session", "rule": "bash("})]
         app.panel.show_error("r1", "bash( is no rule.")
         assert "bash( is no rule." in shown(app, "keys")
-        assert "rule to keep: bash(" in shown(app, "why")
+        assert "s also allows later: bash(" in shown(app, "why")
         await pilot.press("r", *"ls)", "enter", "s")
         await pilot.pause()
         assert app.answers[-1] == ("r1", "allow", {"scope": "session", "rule": "bash(ls)"})
 
 
-async def test_tab_and_i_go_back_to_the_prompt_and_the_question_stays() -> None:
+async def test_i_goes_back_to_the_prompt_and_the_question_stays() -> None:
     app = Desk()
     async with app.run_test() as pilot:
-        for key in ("tab", "i", "ctrl+down"):
+        for key in ("i", "ctrl+down"):
             await show(pilot, asked())
             await pilot.press(key)
             await pilot.pause()
             assert app.area.has_focus
             assert app.panel.display
         assert app.answers == []
+
+
+async def test_tab_pressed_a_moment_after_the_question_took_the_keys_does_not_lose_the_answer() -> None:
+    app = Desk()
+    async with app.run_test() as pilot:
+        await show(pilot, asked())
+        await pilot.press("tab", "y")
+        await pilot.pause()
+        assert app.answers == [("r1", "allow", {"scope": "once"})]
+        assert app.area.text == ""
+
+
+async def test_the_keys_stand_in_two_rows_of_yes_and_no_where_one_is_too_short() -> None:
+    app = Desk()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await show(pilot, asked(scopes=ALL))
+        rows = shown(app, "keys").split("\n")
+        assert rows == [
+            "y once · s session · a this project · u everywhere",
+            "r rule · e edit · n no · f no, because · i prompt",
+        ]
+        assert "s, a, u also allow later: bash(rm -r build)" in shown(app, "why")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ async def screen(project: Path, *steps: dict[str, Any]) -> AsyncIterator[Pilot[i
         yield pilot
 
 
-async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 15) -> None:
+async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 40) -> None:
     """Wait until something holds."""
     end = time.monotonic() + seconds
     while not true():

@@ -43,7 +43,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 15) -> None:
+async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 40) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, screen_text(pilot.app)
