@@ -126,6 +126,7 @@ class Agent:
         survey: Lists the project's files (dialect ``files``).
         log: Gets defects, for the diagnostics log.
         agent_id: ``main``, or a sub-agent's.
+        parent_limits: Returns the limits of the run that asked for this agent's runs, if one did.
         keep_output: Keeps a whole output (call id, text) and returns its reference for ``read_output``.
         notes_model: Returns the model that sums up the conversation for one that answers.
         budget: Money over runs, shared by the agents of a session; ``None``: only each run has limits.
@@ -145,6 +146,7 @@ class Agent:
         survey: Survey | None = None,
         log: Callable[[str, BaseException], None] | None = None,
         agent_id: str = "main",
+        parent_limits: Callable[[], RunLimits | None] = lambda: None,
         keep_output: Callable[[str, str], str] | None = None,
         notes_model: Callable[[ActiveModel], ActiveModel] = lambda active: active,
         budget: Budget | None = None,
@@ -153,6 +155,10 @@ class Agent:
         self._prepare = prepare
         self.config = config
         self.budget = budget
+        self.limits: RunLimits | None = None
+        self.before_end: Callable[[StopReason], Awaitable[None]] | None = None
+        self._parent_limits = parent_limits
+        self._record: RunRecord | None = None
         self._keep_output = keep_output
         self._notes_model = notes_model
         self._view: SessionView | None = None
@@ -195,6 +201,11 @@ class Agent:
         """Say something to the present run; it is heard before the next request."""
         self.queue.steer(prompt)
 
+    def include(self, result: RunResult) -> None:
+        """Count what another agent did for the present run as this run's own."""
+        if self._record is not None:
+            self._record.include(result.usage, result.cost_usd, result.file_changes, result.diffs)
+
     def answer(
         self, request_id: str, decision: Literal["allow", "reject", "cancelled"], **details: Any
     ) -> None:
@@ -224,7 +235,9 @@ class Agent:
             self.config.guardrails,
             warn_at=self.config.budget.warn_at,
             budget=self.budget,
+            parent=self._parent_limits(),
         )
+        self.limits, self._record = limits, record
         session.set_state(AgentState.RUNNING, emit=record)
         self._cancelled = self._stop_asked = False
         self._task = asyncio.ensure_future(self._drive(content, source, session, record, limits))
@@ -242,6 +255,7 @@ class Agent:
             if not record.prompted:
                 record.append(UserMessage(content=content, source=source))
         await self._finish(reason, session, record)
+        self._record = None
         if caller is not None and caller.cancelling() > before:
             raise asyncio.CancelledError
         return _result(reason, session, record, limits, time.monotonic() - start)
@@ -438,6 +452,8 @@ class Agent:
 
     async def _finish(self, reason: StopReason, session: Session, record: RunRecord) -> None:
         self.approvals.cancel_all()
+        if self.before_end is not None:
+            await self.before_end(reason)
         session.close_open_calls(record)
         record.step = None
         detail = record.error.message if reason is StopReason.ERROR and record.error else None

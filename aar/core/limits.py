@@ -29,6 +29,8 @@ class RunLimits:
         warn_at: Share of a limit at which there is a warning.
         clock: Monotonic seconds.
         budget: Money over runs; whichever limit is reached first ends the run.
+        parent: Limits of the run that asked for this one: what is used here counts there too, and its
+            tokens, money and time end both.
     """
 
     def __init__(
@@ -39,8 +41,10 @@ class RunLimits:
         warn_at: float = 0.8,
         clock: Callable[[], float] = time.monotonic,
         budget: Budget | None = None,
+        parent: RunLimits | None = None,
     ) -> None:
         self._budget = budget
+        self._parent = parent
         self._limits = limits
         self._guardrails = guardrails
         self._warn_at = warn_at
@@ -60,28 +64,39 @@ class RunLimits:
     @property
     def remaining_seconds(self) -> float | None:
         """Seconds until the run's deadline; ``None``: there is none."""
+        above = None if self._parent is None else self._parent.remaining_seconds
         if not self._limits.seconds:
-            return None
-        return max(0.0, self._limits.seconds - self.seconds)
+            return above
+        own = max(0.0, self._limits.seconds - self.seconds)
+        return own if above is None else min(own, above)
 
     def count(self, usage: Usage, cost_usd: float | None) -> None:
         """Add what one request used; ``cost_usd`` is ``None`` when the price is not known."""
+        self._add(usage, cost_usd)
+        if self._budget is not None:
+            self._budget.count(cost_usd)
+
+    def _add(self, usage: Usage, cost_usd: float | None) -> None:
         self._priceless = self._priceless or cost_usd is None
         self.usage += usage
         self.cost_usd += cost_usd or 0.0
-        if self._budget is not None:
-            self._budget.count(cost_usd)
+        if self._parent is not None:
+            self._parent._add(usage, cost_usd)
 
     @property
     def exhausted(self) -> bool:
         """Whether not even a last answer may be asked for."""
+        return self.steps >= self._limits.steps or self._used_up
+
+    @property
+    def _used_up(self) -> bool:
         limits = self._limits
         return (
-            self.steps >= limits.steps
-            or self.remaining_seconds == 0
+            self.remaining_seconds == 0
             or (limits.tokens > 0 and self.usage.total >= limits.tokens)
             or (limits.usd > 0 and self.cost_usd >= limits.usd)
             or (self._budget is not None and self._budget.exhausted)
+            or (self._parent is not None and self._parent._used_up)
         )
 
     def reached(self) -> StopReason | None:
@@ -91,21 +106,32 @@ class RunLimits:
             return StopReason.MAX_STEPS
         if self._time_is_short():
             return StopReason.TIMEOUT
-        if limits.tokens and self.usage.total >= limits.tokens - self._guardrails.reserve_tokens:
-            return StopReason.BUDGET if self.steps or self.exhausted else None
-        share = self._guardrails.reserve_cost_fraction
-        if limits.usd and self.cost_usd >= limits.usd * (1 - share):
-            return StopReason.BUDGET if self.steps or self.exhausted else None
-        if self._budget is not None and self._budget.reached(share):
+        if self._runs_low:
             return StopReason.BUDGET if self.steps or self.exhausted else None
         return None
+
+    @property
+    def _runs_low(self) -> bool:
+        """Whether no more tokens or money are left than a last answer needs."""
+        limits, share = self._limits, self._guardrails.reserve_cost_fraction
+        return (
+            (limits.tokens > 0 and self.usage.total >= limits.tokens - self._guardrails.reserve_tokens)
+            or (limits.usd > 0 and self.cost_usd >= limits.usd * (1 - share))
+            or (self._budget is not None and self._budget.reached(share))
+            or (self._parent is not None and self._parent._runs_low)
+        )
 
     def _time_is_short(self) -> bool:
         remaining = self.remaining_seconds
         if remaining is None:
             return False
-        kept_back = min(self._limits.seconds * _LAST_ANSWER_SHARE, _LAST_ANSWER_SECONDS)
-        return remaining <= (kept_back if self.steps else 0)
+        return remaining <= (self._kept_back_s if self.steps else 0)
+
+    @property
+    def _kept_back_s(self) -> float:
+        """Seconds for the last answer; those above need some of the same time for theirs."""
+        own = min(self._limits.seconds * _LAST_ANSWER_SHARE, _LAST_ANSWER_SECONDS)
+        return own if self._parent is None else own + self._parent._kept_back_s
 
     def warnings(self) -> list[str]:
         """Return a sentence for each limit whose warning share was passed since the last call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from aar.core.guardrails import CONTINUE_LABEL
@@ -76,6 +77,17 @@ class RunRecord(Scope):
                 self.prompted = True
             case _:
                 pass
+
+    def include(
+        self, usage: Usage, cost_usd: float | None, changes: Iterable[FileChange], diffs: Iterable[str]
+    ) -> None:
+        """Count what another agent did for this run."""
+        self.usage += usage
+        known = self.cost_usd is not None and cost_usd is not None
+        self.cost_usd = (self.cost_usd or 0) + (cost_usd or 0) if known else None
+        self.diffs += diffs
+        for change in changes:
+            self._change(change)
 
     def _change(self, change: FileChange) -> None:
         """Join the changes of one file: created then modified is created."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import secrets
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -97,6 +97,7 @@ class Session:
         totals: Numbers and facts of the session.
         last_seq: Seq of the last stored event; 0: none.
         opened_seq: Seq of the event that told that this process opened the session.
+        before_close: Awaited, last first, before `aclose` ends it.
     """
 
     def __init__(self, store: EventStore, file: EventFile, session_id: str, cwd: Path) -> None:
@@ -118,6 +119,7 @@ class Session:
         self._sync_task: asyncio.Task[None] | None = None
         self._journal = StreamJournal(file.folder) if file.folder is not None else None
         self._closed = False
+        self.before_close: list[Callable[[], Awaitable[None]]] = []
 
     # Making one
 
@@ -483,6 +485,8 @@ class Session:
 
     async def aclose(self) -> None:
         """Sync, let subscribers with a handler finish what waits, and close."""
+        while self.before_close:
+            await self.before_close.pop()()
         await self.sync()
         await self._watchers.finish()
         self.close()

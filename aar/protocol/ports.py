@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from aar.protocol.events import Approval, ApprovalRequest, CheckpointEvent, Event, PlanItem
+
+if TYPE_CHECKING:
+    from aar.protocol.tool import ToolOutcome
 
 
 class Emit(Protocol):
@@ -242,6 +245,28 @@ class OutputKeeper(Protocol):
         ...
 
 
+class Delegate(Protocol):
+    """Lets other agents work in the name of the agent that makes a tool call."""
+
+    async def start(
+        self, agent: str, prompt: str, *, title: str = "", background: bool = False, resume: str | None = None
+    ) -> ToolOutcome:
+        """Give a task to an agent; return its report, or at once when it works in the background.
+
+        Raises:
+            ToolFailure: There is no such agent, or no more may be started here.
+        """
+        ...
+
+    async def collect(self, agent_id: str, *, wait_s: float, stop: bool) -> ToolOutcome:
+        """Return the report of an agent in the background, or that it still works.
+
+        Raises:
+            ToolFailure: There is no such agent.
+        """
+        ...
+
+
 Ask = Callable[[str, Sequence[str]], Awaitable[str | None]]
 """``await ask(question, options)``: the user's answer, or ``None`` when nobody can answer."""
 
@@ -264,6 +289,8 @@ class ToolContext:
         max_output_chars: Characters of output that the model will see.
         background: Background processes of the session by shell id.
         settings: ``[tools] NAME.KEY`` values of the config.
+        checkpointer: Keeps files before they change; ``None``: nothing is kept.
+        delegate: Lets other agents work; ``None``: there are none.
     """
 
     call_id: str
@@ -280,3 +307,4 @@ class ToolContext:
     background: dict[str, Process] = field(default_factory=dict[str, Process])
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     checkpointer: Checkpointer | None = None
+    delegate: Delegate | None = None

@@ -104,6 +104,8 @@ class ToolSpec:
     summary: str = ""
     aliases: dict[str, str] = field(default_factory=dict[str, str])
     """Foreign argument names that are accepted, mapped to ours."""
+    waits: bool = False
+    """Whether it mostly waits for others, so that it takes none of the places for calls side by side."""
 
     @property
     def read_only(self) -> bool:

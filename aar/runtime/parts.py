@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from aar.config.paths import ensure
 from aar.config.schema import Config, PermissionMode
-from aar.core.agent import Agent, AgentConfig
+from aar.config.tighten import stricter_mode
+from aar.core.agent import Agent
 from aar.core.approvals import PermissionManager, Scope
 from aar.core.prompt import SystemPrompt, build_prompt
 from aar.core.provider_runner import ActiveModel, Trace
@@ -33,6 +34,7 @@ from aar.runtime.audit import keep_audit
 from aar.runtime.base import Base, log_failure, open_base
 from aar.runtime.checkpoints import SessionCheckpoints, make_store
 from aar.runtime.context import SmallModels, budget_of
+from aar.runtime.extras import Extras
 from aar.runtime.models import make_active_model
 from aar.runtime.policy import choose_mode, make_policy, model_hosts, save_rule
 from aar.runtime.questions import make_ask
@@ -47,6 +49,8 @@ from aar.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from aar.core.files_coach import FilesCoach
+    from aar.orchestration.delegate import Member
+    from aar.orchestration.profiles import Profile
     from aar.safety.redact import Redactor
 
 _MAX_SURVEY = 20_000
@@ -73,6 +77,7 @@ class Runtime:
         notices: Sentences for the user, told at the start of a run.
         approve_with: Program that answers questions where no person does.
         make_files: Makes the file access of an agent; an editor's sees what is not saved yet.
+        profile: The agent that works, where it is not aar's plain self.
     """
 
     base: Base
@@ -89,6 +94,7 @@ class Runtime:
     notices: list[str] = field(default_factory=list[str])
     approve_with: str | None = None
     make_files: Callable[..., WorkspaceFiles] = WorkspaceFiles
+    profile: Profile | None = None
     _background: dict[str, Process] = field(default_factory=dict[str, Process])
     _temporary: list[Path] = field(default_factory=list[Path])
     _checkpoints: dict[str, SessionCheckpoints] = field(default_factory=dict[str, SessionCheckpoints])
@@ -98,6 +104,8 @@ class Runtime:
         self._prompt_mode = self.mode
         self._opened = OpenedModels(self.base)
         self._small = SmallModels(self.base)
+        self.extras = Extras(self)
+        self._below = False
 
     @property
     def config(self) -> Config:
@@ -200,22 +208,69 @@ class Runtime:
     def agent(self, session: Session) -> Agent:
         """Return an agent for ``session``, with policy, tools and model in place."""
         policy = self.policy()
+        if self.profile is not None:
+            policy = policy.narrowed(self.profile.mode)
 
         def keep(rule: str, scope: Scope) -> None:
             # Not ``policy``: an agent that is made again goes on with the rules of the one before it.
-            save_rule(self.base, executor.policy, rule, scope)
+            save_rule(self.base, agent.executor.policy.base, rule, scope)
 
         approvals = PermissionManager(keep)
-        files = self.files()
-        outputs = OutputStore(self._outputs_folder(session))
-        tools = self.tools()
-
-        def make_context(call: ToolCall, emit: Emit) -> ToolContext:
-            return self._context(call, emit, session, files, outputs, approvals if self.interactive else None)
-
         approver: Approver | None = approvals if self.interactive else None
         if approver is None and self.approve_with is not None:
             approver = ProgramApprover(self.approve_with, self.spawner, self.workspace, keep)
+        place = self.extras.main_place(session, lambda: agent)
+        agent = self._assemble(session, policy, approver, place, approvals=approvals)
+        agent.before_end = self.extras.at_end(place.team)
+        return agent
+
+    def child_agent(
+        self, session: Session, profile: Profile, agent_id: str, parent: Agent, place: Member
+    ) -> Agent:
+        """Return an agent that works for ``parent`` and may do nothing that ``parent`` may not.
+
+        Raises:
+            ConfigurationError: Its model cannot be used.
+        """
+        below = copy(self)
+        below.profile, below._below = profile, True
+        below._prompt_mode = stricter_mode(parent.executor.policy.mode, profile.mode)
+        if profile.model is not None:
+            below.active = self._opened.open(profile.model)
+        return below._assemble(
+            session,
+            parent.executor.policy.narrowed(profile.mode),
+            parent.executor.approver,
+            place,
+            agent_id=agent_id,
+            parent=parent,
+        )
+
+    def _assemble(
+        self,
+        session: Session,
+        policy: SafetyPolicy,
+        approver: Approver | None,
+        place: Member,
+        *,
+        approvals: PermissionManager | None = None,
+        agent_id: str = "main",
+        parent: Agent | None = None,
+    ) -> Agent:
+        """Put an agent together; ``parent``: the one that it works for."""
+        asked = approver if isinstance(approver, PermissionManager) else None
+        files = self.files()
+        outputs = OutputStore(self._outputs_folder(session))
+        tools = self.tools()
+        if parent is not None:
+            tools = place.tools_below(tools, parent)
+
+        def make_context(call: ToolCall, emit: Emit) -> ToolContext:
+            context = self._context(call, emit, session, files, outputs, asked)
+            context.read_only = executor.policy.mode == "plan"
+            context.delegate = place.for_call(call, emit)
+            return context
+
         executor = ToolExecutor(
             self.registry,
             policy,
@@ -230,21 +285,26 @@ class Runtime:
             log=log_failure,
             redact=self._redactor().redact_known,
         )
-        asked = approvals if self.interactive else None
+        if parent is not None:
+            executor.outside.inherited = lambda: parent.executor.outside.came
         runner = make_runner(self.base, self.active, self._opened, asked, self._trace())
         return Agent(
-            AgentConfig.from_config(self.config),
+            self.extras.agent_config(self.profile, below=parent is not None),
             runner,
             executor,
-            lambda opened: self._view_of(runner.active, opened, tools, files),
+            lambda opened: self.extras.view_of(
+                self.profile, agent_id, self._view_of(runner.active, opened, tools, files)
+            ),
             files,
             approvals=approvals,
-            make_verifier=self._verifier,
+            agent_id=agent_id,
+            parent_limits=lambda: None if parent is None else parent.limits,
+            make_verifier=self._verifier if parent is None else lambda: None,
             survey=self.survey,
             log=log_failure,
             keep_output=outputs.keep,
             notes_model=self._small.model,
-            budget=budget_of(self.base, session),
+            budget=budget_of(self.base, session) if parent is None else parent.budget,
         )
 
     def checkpoints(self, session: Session) -> SessionCheckpoints | None:
@@ -312,10 +372,14 @@ class Runtime:
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools that the model may use: those enabled, and few for a small model."""
+        self.extras.register()
         specs = self.registry.specs(self.config.tools.enabled)
         if self.active.capabilities.compact_prompt and self.config.tools.enabled is None:
             few = _FEWEST_TOOLS if _is_led(self.active.capabilities) else _SMALL_TOOLS
             specs = [spec for spec in specs if spec.name in few]
+        if self.profile is not None:
+            allowed = self.profile.allowed(self.registry, [spec.name for spec in specs])
+            specs = [spec for spec in specs if spec.name in allowed]
         return tuple(specs)
 
     def prompt(self, tools: Sequence[ToolSpec]) -> SystemPrompt:
@@ -334,8 +398,14 @@ class Runtime:
             compact=capabilities.compact_prompt,
             dialect_rules=_dialect_rules(capabilities, tools),
             rules=[(str(rule.path), rule.text) for rule in rules],
-            custom=self.custom_prompt,
+            custom=self._instructions(),
         )
+
+    def _instructions(self) -> tuple[str, str] | None:
+        """Return source and text of what replaces the built-in instructions, if something does."""
+        if self.profile is None:
+            return self.custom_prompt
+        return self.extras.instructions(self.profile, below=self._below)
 
     def _view_of(
         self, active: ActiveModel, session: Session, tools: tuple[ToolSpec, ...], files: WorkspaceFiles

@@ -8,7 +8,7 @@ reach out and change things are asked about. Signs of injection only add to that
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -98,6 +98,7 @@ class OutsideText:
     def __init__(self) -> None:
         self._run: str | None = None
         self._came = False
+        self.inherited: Callable[[], bool] = lambda: False
 
     def begin(self, run_id: str | None) -> None:
         """Tell which run the next calls belong to; another run begins without a mark."""
@@ -107,7 +108,11 @@ class OutsideText:
     @property
     def came(self) -> bool:
         """Whether text from outside is in this run."""
-        return self._came
+        return self._came or self.inherited()
+
+    def mark(self) -> None:
+        """Take note that text from outside came in by another way than a tool."""
+        self._came = True
 
     def receive(
         self, spec: ToolSpec, arguments: Mapping[str, Any], outcome: ToolOutcome, *, network: bool

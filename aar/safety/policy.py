@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from aar.config.schema import PermissionMode
+from aar.config.tighten import stricter_mode
 from aar.protocol.errors import ConfigurationError
 from aar.protocol.tool import SideEffect, ToolSpec
 from aar.safety.paths import is_protected, is_secret, matches
@@ -101,6 +103,31 @@ class SafetyPolicy:
         self.scopes = scopes
         self._network_open = network
         self._readable, self._secrets, self._protected = tuple(readable), tuple(secrets), tuple(protected)
+        self._above: tuple[SafetyPolicy, PermissionMode | None] | None = None
+
+    def narrowed(self, mode: PermissionMode | None = None) -> SafetyPolicy:
+        """Return a policy for an agent below: never looser than this one, also when this one changes.
+
+        Args:
+            mode: The loosest mode of that agent; ``None``: this policy's.
+        """
+        below = copy(self)
+        below._above = (self, mode)
+        below._follow()
+        return below
+
+    @property
+    def base(self) -> SafetyPolicy:
+        """The policy on which the others stand: what is allowed for the session is kept there."""
+        return self if self._above is None else self._above[0].base
+
+    def _follow(self) -> None:
+        """Take mode, wall and rules from the policy above, as they are now."""
+        if self._above is None:
+            return
+        above, mode = self._above
+        above._follow()
+        self.mode, self.wall, self.rules = stricter_mode(above.mode, mode), above.wall, above.rules
 
     def change_mode(self, mode: PermissionMode, wall: str) -> None:
         """Judge by another mode, behind ``wall``, from the next call on.
@@ -109,7 +136,11 @@ class SafetyPolicy:
             ConfigurationError: ``auto`` without a wall.
         """
         _check_mode(mode, wall)
-        self.mode, self.wall = mode, wall
+        if self._above is None:
+            self.mode, self.wall = mode, wall
+            return
+        self.base.change_mode(mode, wall)
+        self._follow()
 
     # --- what others ask ---------------------------------------------------------------------------------
 
@@ -134,6 +165,7 @@ class SafetyPolicy:
             wall: The wall that would hold, if not the policy's own.
             outside: Whether text from outside came in before; what reaches out and changes things asks then.
         """
+        self._follow()
         decision = self._decide(tool, arguments, enforced=(self.wall if wall is None else wall) != "none")
         if not outside or decision.decision != "allow" or not self._reaches_and_changes(tool, arguments):
             return decision
@@ -172,6 +204,7 @@ class SafetyPolicy:
 
     def check_command(self, command: str, *, wall: str | None = None) -> Decision:
         """Return the decision for a shell command, as ``aar policy check`` does."""
+        self._follow()
         enforced = (self.wall if wall is None else wall) != "none"
         return self._judge_command(command, enforced=enforced)
 

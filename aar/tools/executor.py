@@ -74,7 +74,7 @@ class ToolExecutor:
     ) -> None:
         self._redact = redact
         self._hid_secrets = False
-        self._outside = OutsideText()
+        self.outside = OutsideText()
         self.registry = registry
         self.policy = policy
         self.approver = approver
@@ -106,14 +106,14 @@ class ToolExecutor:
             cut: Whether the answer was cut at its end, so that the last call may not be whole.
             waiting: Told when somebody is asked, and when no question is open any more.
         """
-        self._outside.begin(calls[0].run_id if calls else None)
+        self.outside.begin(calls[0].run_id if calls else None)
         permissions = StepPermissions(
             self.policy,
             self.approver,
             emit,
             log=self._log,
             waiting=waiting,
-            outside=lambda: self._outside.came,
+            outside=lambda: self.outside.came,
         )
         pending = [PendingCall(call) for call in calls]
         results: list[ToolResult] = []
@@ -145,6 +145,10 @@ class ToolExecutor:
                 for item, result in zip(pending, results, strict=True)
             ),
         )
+
+    def offers(self, name: str) -> bool:
+        """Tell whether a tool of this name may be called here."""
+        return name in self.registry and self._usable(name)
 
     def refuse(self, calls: Sequence[ToolCall], emit: Emit, message: str) -> None:
         """Give each of ``calls`` a result that says why it was not run."""
@@ -212,7 +216,7 @@ class ToolExecutor:
             return refusal or failure(ToolCategory.UNKNOWN_TOOL, "There is no such tool."), 0.0
         if spec.handler is None:
             return failure(ToolCategory.NO_HANDLER, f"{spec.name} cannot run here."), 0.0
-        if spec.read_only:
+        if spec.read_only and not spec.waits:
             async with self._slots:
                 outcome = await self._guarded(item, spec, emit)
         else:
@@ -264,7 +268,7 @@ class ToolExecutor:
             if (output, diff) != (outcome.output, outcome.diff):
                 self._hid_secrets = True
                 outcome = replace(outcome, output=output, diff=diff)
-        return self._outside.receive(spec, item.raw, outcome, network=self.policy.network)
+        return self.outside.receive(spec, item.raw, outcome, network=self.policy.network)
 
     async def _before_effect(self, item: PendingCall, spec: ToolSpec, emit: Emit) -> None:
         if self._sync is not None:

@@ -1,0 +1,355 @@
+"""Agents that work for another agent: who may start whom, how many at once, and what comes back.
+
+A child has a conversation, tools and limits of its own; its events lie in the session of its parent under
+its own agent id. What it uses counts for its parent, and it can do nothing that its parent may not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Protocol
+
+from aar.core.agent import Agent, RunResult
+from aar.core.session import Session
+from aar.orchestration.profiles import Profile
+from aar.protocol.errors import AarError, StorageError, ToolCategory, ToolFailure
+from aar.protocol.events import ContextEvent, Subagent, ToolCall
+from aar.protocol.ids import new_id
+from aar.protocol.messages import TextBlock
+from aar.protocol.ports import Emit
+from aar.protocol.state import StopReason
+from aar.protocol.tool import ToolOutcome, ToolSpec
+from aar.safety.outside import framed
+
+MAX_PARALLEL = 32
+MAX_DEPTH = 4
+MAX_CHILDREN = 200
+"""Agents that one process starts in one session."""
+_TASK_CHARS = 200
+_NOT_BELOW = frozenset({"todo", "plan"})
+"""Tools that stand for the user's view of the work; only the main agent has them."""
+_ENDINGS = {
+    StopReason.MAX_STEPS: "It used all its steps, so the work may be unfinished.",
+    StopReason.TIMEOUT: "Its time ran out, so the work may be unfinished.",
+    StopReason.BUDGET: "The budget ran out, so the work may be unfinished.",
+    StopReason.DENIED: "A call that it needed was not allowed, so it stopped.",
+    StopReason.REPETITION: "It repeated itself without progress and was stopped.",
+    StopReason.CANCELLED: "It was stopped before it was done.",
+    StopReason.REFUSAL: "Its model declined.",
+    StopReason.MAX_TOKENS: "Its answer was cut at the output limit.",
+    StopReason.EMPTY: "It gave no answer.",
+    StopReason.STOPPED: "It was asked to stop.",
+}
+
+
+class MakeAgent(Protocol):
+    """Builds the agent of a child."""
+
+    def __call__(self, profile: Profile, agent_id: str, parent: Agent, place: Member) -> Agent:
+        """Return an agent that can do what both ``profile`` and ``parent`` may.
+
+        Raises:
+            AarError: Its model cannot be used.
+        """
+        ...
+
+
+@dataclass
+class Child:
+    """An agent that works, or has worked, for another.
+
+    Attributes:
+        agent_id: Its id in the session.
+        profile: Who it is.
+        title: What it does, in a few words.
+        agent: The agent.
+        depth: 1 for a child of the main agent.
+        task: Runs it, where it works in the background.
+        result: How its last run ended.
+        collected: Whether its report was handed over.
+    """
+
+    agent_id: str
+    profile: Profile
+    title: str
+    agent: Agent
+    depth: int
+    task: asyncio.Task[ToolOutcome] | None = None
+    result: RunResult | None = None
+    collected: bool = False
+
+
+@dataclass
+class Team:
+    """All agents that work in one session besides the main one.
+
+    Attributes:
+        session: Theirs.
+        profiles: The agents that can be started, by name.
+        make: Builds one.
+        parallel: How many of one depth work at once; others wait for their turn.
+        depth: How deep agents start agents; 0: none may be started.
+        children: All that were started here, by id.
+    """
+
+    session: Session
+    profiles: Mapping[str, Profile]
+    make: MakeAgent
+    parallel: int = 10
+    depth: int = 2
+    children: dict[str, Child] = field(default_factory=dict[str, Child])
+    _slots: dict[int, asyncio.Semaphore] = field(default_factory=dict[int, asyncio.Semaphore])
+
+    def slot(self, depth: int) -> asyncio.Semaphore:
+        """Return the places for agents of ``depth``: one each, so that parents block no children."""
+        return self._slots.setdefault(depth, asyncio.Semaphore(self.parallel))
+
+    @property
+    def working(self) -> list[Child]:
+        """Those that work now."""
+        return [child for child in self.children.values() if child.agent.running or _waits(child)]
+
+    def cancel(self, agent_id: str) -> bool:
+        """Stop one agent at once; tell whether it worked."""
+        child = self.children.get(agent_id)
+        if child is None or child not in self.working:
+            return False
+        child.agent.cancel()
+        if child.task is not None and not child.agent.running:
+            child.task.cancel()
+        return True
+
+    def steer(self, agent_id: str, text: str) -> bool:
+        """Say something to an agent that works; tell whether it does."""
+        child = self.children.get(agent_id)
+        if child is None or child not in self.working:
+            return False
+        child.agent.steer(text)
+        return True
+
+    async def stop(self) -> None:
+        """End all that works in the background, and wait for it."""
+        tasks = [child.task for child in self.children.values() if _waits(child) and child.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=10)
+
+
+def _waits(child: Child) -> bool:
+    return child.task is not None and not child.task.done()
+
+
+@dataclass(frozen=True)
+class Member:
+    """The place of one agent in a team: from here it starts its own children.
+
+    Attributes:
+        team: The team.
+        depth: 0 for the main agent.
+        parent: Returns the agent at this place.
+    """
+
+    team: Team
+    depth: int
+    parent: Callable[[], Agent]
+
+    @property
+    def may_delegate(self) -> bool:
+        """Whether an agent here may start others."""
+        return self.depth < self.team.depth
+
+    def tools_below(self, tools: Sequence[ToolSpec], parent: Agent) -> tuple[ToolSpec, ...]:
+        """Return what of ``tools`` an agent here gets: nothing that its parent has not."""
+        return tuple(
+            spec
+            for spec in tools
+            if spec.name not in _NOT_BELOW
+            and parent.executor.offers(spec.name)
+            and (self.may_delegate or spec.name not in ("task", "task_result"))
+        )
+
+    def for_call(self, call: ToolCall, emit: Emit) -> Delegation:
+        """Return what the call may use."""
+        return Delegation(self, call, emit)
+
+
+@dataclass(frozen=True)
+class Delegation:
+    """The `aar.protocol.ports.Delegate` of one tool call."""
+
+    member: Member
+    call: ToolCall
+    emit: Emit
+
+    async def start(
+        self, agent: str, prompt: str, *, title: str = "", background: bool = False, resume: str | None = None
+    ) -> ToolOutcome:
+        """Give a task to an agent; see `aar.protocol.ports.Delegate.start`."""
+        child = self._child(agent, title or prompt, resume)
+        self.emit.append(self._event(child, "start"))
+        if not background:
+            return await self._work(child, prompt)
+        child.task = asyncio.get_running_loop().create_task(self._in_background(child, prompt))
+        return ToolOutcome(
+            f"The agent {child.agent_id} works in the background. Go on with other work; its report comes to "
+            f"you when it is done, and task_result with agent_id {child.agent_id} waits for it."
+        )
+
+    def _child(self, name: str, title: str, resume: str | None) -> Child:
+        team = self.member.team
+        if not self.member.may_delegate:
+            raise ToolFailure(
+                ToolCategory.BLOCKED, "Agents at this depth may not start others. Do the work yourself."
+            )
+        if resume is not None:
+            return self._earlier(resume)
+        profile = self._profile(name)
+        if len(team.children) >= MAX_CHILDREN:
+            raise ToolFailure(
+                ToolCategory.BLOCKED,
+                f"This session has started {MAX_CHILDREN} agents already; do the rest yourself.",
+            )
+        agent_id = f"{profile.name}-{new_id()[-6:].lower()}"
+        return self._made(profile, agent_id, title)
+
+    def _made(self, profile: Profile, agent_id: str, title: str) -> Child:
+        team = self.member.team
+        made: list[Agent] = []
+        place = Member(team, self.member.depth + 1, lambda: made[0])
+        try:
+            made.append(team.make(profile, agent_id, self.member.parent(), place))
+        except AarError as error:
+            raise ToolFailure(
+                ToolCategory.EXCEPTION, f"The agent {profile.name} cannot work: {error}"
+            ) from error
+        child = Child(agent_id, profile, " ".join(title.split())[:_TASK_CHARS], made[0], place.depth)
+        team.children[agent_id] = child
+        return child
+
+    def _profile(self, name: str) -> Profile:
+        profiles = self.member.team.profiles
+        profile = profiles.get(name) or profiles.get(name.strip().lower())
+        if profile is None and name in ("general-purpose", "general", ""):
+            profile = profiles.get("coder")
+        if profile is None:
+            near = get_close_matches(name, list(profiles), 1)
+            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(profiles)}."
+            raise ToolFailure(ToolCategory.NOT_FOUND, f"There is no agent {name!r}. {hint}")
+        return profile
+
+    def _earlier(self, agent_id: str) -> Child:
+        """Return an agent that worked before, with its conversation."""
+        team = self.member.team
+        child = team.children.get(agent_id)
+        if child is not None:
+            if child in team.working:
+                raise ToolFailure(
+                    ToolCategory.BLOCKED, f"The agent {agent_id} still works; wait with task_result."
+                )
+            if child.depth != self.member.depth + 1:
+                raise ToolFailure(ToolCategory.BLOCKED, f"The agent {agent_id} belongs to another agent.")
+            # Made anew, because its parent may be allowed less than when it was made.
+            return self._made(child.profile, agent_id, child.title)
+        for event in team.session.events():
+            if isinstance(event, Subagent) and event.agent_id == agent_id and event.action == "start":
+                return self._made(self._profile(event.profile), agent_id, event.task)
+        raise ToolFailure(ToolCategory.NOT_FOUND, f"There is no agent {agent_id!r} to go on with.")
+
+    def _event(self, child: Child, action: str, **fields: object) -> Subagent:
+        return Subagent.model_validate(
+            {
+                "action": action,
+                "profile": child.profile.name,
+                "task": child.title,
+                "agent_id": child.agent_id,
+                "parent_id": self.call.id or None,
+                **fields,
+            }
+        )
+
+    async def _work(self, child: Child, prompt: str) -> ToolOutcome:
+        """Run a child to its end, when its turn comes."""
+        reason, report = StopReason.CANCELLED, None
+        parent = self.member.parent()
+        try:
+            async with self.member.team.slot(child.depth):
+                child.collected = False
+                result = await child.agent.run(prompt, self.member.team.session)
+            reason, report = result.stop_reason, result.text
+            child.result = result
+            parent.include(result)
+        finally:
+            # The session may be closed, when aar ends in the middle of the work.
+            with suppress(StorageError):
+                self.emit.append(self._event(child, "end", result=report, stop_reason=reason))
+        if child.agent.executor.outside.came:
+            parent.executor.outside.mark()
+        return _outcome(child, result)
+
+    async def _in_background(self, child: Child, prompt: str) -> ToolOutcome:
+        outcome = await self._work(child, prompt)
+        if not child.collected:
+            text = f"The agent {child.agent_id} is done.\n{outcome.output}"
+            with suppress(StorageError):
+                self.emit.append(
+                    ContextEvent(
+                        source="subagent",
+                        label=child.agent_id,
+                        content=(TextBlock(text=text),),
+                        trusted=False,
+                    )
+                )
+        return outcome
+
+    async def collect(self, agent_id: str, *, wait_s: float, stop: bool) -> ToolOutcome:
+        """Return a report; see `aar.protocol.ports.Delegate.collect`."""
+        child = self.member.team.children.get(agent_id)
+        if child is None or child.task is None:
+            known = [item.agent_id for item in self.member.team.children.values() if item.task is not None]
+            hint = f"There are: {', '.join(known)}." if known else "None was started in the background."
+            raise ToolFailure(
+                ToolCategory.NOT_FOUND, f"No agent {agent_id!r} works in the background. {hint}"
+            )
+        if stop:
+            self.member.team.cancel(agent_id)
+        # Set before the wait, so that the report does not come twice.
+        child.collected = True
+        done, _ = await asyncio.wait({child.task}, timeout=10 if stop else wait_s)
+        if not done:
+            child.collected = False
+            return ToolOutcome(f"The agent {agent_id} still works.")
+        if child.task.cancelled():
+            return ToolOutcome(f"The agent {agent_id} was stopped before it had a report.")
+        return child.task.result()
+
+
+def _outcome(child: Child, result: RunResult) -> ToolOutcome:
+    """Return what the parent hears: the report as data, and how the work ended."""
+    ending = _ENDINGS.get(result.stop_reason)
+    if result.stop_reason is StopReason.ERROR:
+        ending = f"It failed: {(result.error or {}).get('message', 'no reason is known')}"
+    lines = [f"[agent {child.agent_id}: {result.steps} steps{_changed(result)}]"]
+    if ending:
+        lines.append(ending)
+    if result.text.strip():
+        lines.append(framed(result.text.strip(), f"report of {child.agent_id}"))
+    failed = result.exit_code != 0 and not result.text.strip()
+    text = "\n".join(lines)
+    if failed:
+        return ToolOutcome(
+            f"Error [{ToolCategory.EXCEPTION}]: {text}", is_error=True, category=ToolCategory.EXCEPTION
+        )
+    return ToolOutcome(text)
+
+
+def _changed(result: RunResult) -> str:
+    if not result.file_changes:
+        return ""
+    names = [change.path for change in result.file_changes]
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return f"; changed {', '.join(names[:10])}{more}"

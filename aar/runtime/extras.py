@@ -1,0 +1,207 @@
+"""What users add to aar by files: agents, skills, commands and hooks, put in place for a runtime.
+
+Files are read when the first agent is made, not at the start of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aar.config.front_matter import Document, markdown_files
+from aar.core.agent import Agent, AgentConfig
+from aar.protocol.errors import ConfigurationError
+from aar.protocol.state import StopReason
+
+if TYPE_CHECKING:
+    from aar.core.session import Session
+    from aar.core.view import SessionView
+    from aar.orchestration.delegate import Member, Team
+    from aar.orchestration.profiles import Profile
+    from aar.runtime.base import Base
+    from aar.runtime.parts import Runtime
+
+_REPORT = (
+    "You work for another agent and do not talk to the user. Nobody sees what you say before the end. Your "
+    "last message is your report: put all that was asked for into it, with file paths, and what is left."
+)
+_CHILD_STEPS = 200
+_NUMBERS = {"parallel": (10, 1, 32), "depth": (2, 0, 4), "steps": (_CHILD_STEPS, 1, 10_000)}
+"""``[agents]``: default, least and most of each setting."""
+
+
+class Extras:
+    """Agents of one runtime, and what else users add by files.
+
+    Args:
+        runtime: The runtime.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._teams: dict[str, Team] = {}
+        self._registered = False
+
+    # --- agents ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def profiles(self) -> dict[str, Profile]:
+        """All agents by name; what is wrong with a file is told at the start of a run."""
+        profiles, problems = load_profiles(self._runtime.base)
+        self._runtime.notices += problems
+        return profiles
+
+    @cached_property
+    def agent_settings(self) -> dict[str, int]:
+        """``[agents]``: how many work at once, how deep they go, steps of each."""
+        return agent_settings(self._runtime.config.agents)
+
+    def profile(self, name: str) -> Profile:
+        """Return the agent ``name``.
+
+        Raises:
+            ConfigurationError: There is none.
+        """
+        found = self.profiles.get(name)
+        if found is None:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, list(self.profiles), 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(self.profiles)}."
+            raise ConfigurationError(f"There is no agent {name!r}; {hint}")
+        return found
+
+    def register(self) -> None:
+        """Add the tools that stand on files to the registry, once."""
+        if self._registered:
+            return
+        self._registered = True
+        from aar.orchestration.task_tools import tools
+
+        if self.agent_settings["depth"]:
+            for spec in tools(self.profiles):
+                if spec.name not in self._runtime.registry:
+                    self._runtime.registry.register(spec)
+
+    def team(self, session: Session) -> Team:
+        """Return the agents that work in ``session``."""
+        from aar.orchestration.delegate import Team
+
+        team = self._teams.get(session.session_id)
+        if team is None or team.session is not session:
+            settings = self.agent_settings
+
+            def make(profile: Profile, agent_id: str, parent: Agent, place: Member) -> Agent:
+                return self._runtime.child_agent(session, profile, agent_id, parent, place)
+
+            team = Team(session, self.profiles, make, settings["parallel"], settings["depth"])
+            self._teams[session.session_id] = team
+            session.before_close.append(team.stop)
+        return team
+
+    def main_place(self, session: Session, agent: Callable[[], Agent]) -> Member:
+        """Return the place of the main agent of ``session``."""
+        from aar.orchestration.delegate import Member
+
+        return Member(self.team(session), 0, agent)
+
+    def at_end(self, team: Team) -> Callable[[StopReason], Awaitable[None]]:
+        """Return what is done when a run of the main agent ends: others end with it unless somebody waits."""
+
+        async def ended(reason: StopReason) -> None:
+            if reason is StopReason.CANCELLED or not self._runtime.interactive:
+                await team.stop()
+
+        return ended
+
+    def agent_config(self, profile: Profile | None, *, below: bool) -> AgentConfig:
+        """Return limits and settings of an agent; ``below``: it works for another."""
+        config = AgentConfig.from_config(self._runtime.config)
+        if profile is None:
+            return config
+        limits = config.limits
+        most = self.agent_settings["steps"] if below else limits.steps
+        steps = min(limits.steps, profile.max_steps or most)
+        usd = min((value for value in (limits.usd, profile.max_cost) if value), default=0.0)
+        return replace(config, limits=limits.model_copy(update={"steps": steps, "usd": usd}))
+
+    def view_of(self, profile: Profile | None, agent_id: str, view: SessionView) -> SessionView:
+        """Return how the model of an agent sees the session."""
+        settings: dict[str, Any] = dict(view.settings)
+        if profile is not None:
+            own = {"temperature": profile.temperature, "stop": profile.stop, "reasoning": profile.reasoning}
+            settings |= {name: value for name, value in own.items() if value not in (None, ())}
+        if agent_id == "main" and profile is None:
+            return view
+        return replace(view, agent_id=agent_id, settings=settings)
+
+    def instructions(self, profile: Profile, *, below: bool) -> tuple[str, str]:
+        """Return source and text of an agent's instructions."""
+        from aar.core.prompt import TOOLS_GUIDANCE
+
+        parts = [profile.prompt, *([_REPORT] if below else []), TOOLS_GUIDANCE]
+        return profile.source, "\n\n".join(parts)
+
+
+def load_profiles(base: Base) -> tuple[dict[str, Profile], list[str]]:
+    """Return all agents by name, and a sentence for each file that is wrong. Later folders win."""
+    from aar.orchestration.profiles import BUILT_IN, merged, profile_of
+
+    found: list[Profile] = []
+    problems: list[str] = []
+    for document in _documents(base, "agents"):
+        profile = profile_of(document)
+        if isinstance(profile, str):
+            problems.append(profile)
+        else:
+            found.append(profile)
+    return merged(BUILT_IN, found), problems
+
+
+def folders(base: Base, kind: str, *, shared: bool = False) -> list[tuple[Path, Path | None]]:
+    """Return the folders of user and project that may hold ``kind``, the strongest last.
+
+    With each comes the folder that its files must lie in, links followed; ``None``: anywhere.
+
+    Args:
+        base: Folders and trust.
+        kind: ``agents``, ``skills`` or ``commands``.
+        shared: Whether ``.agents`` counts too.
+    """
+    home = Path.home()
+    found: list[tuple[Path, Path | None]] = [(home / ".claude" / kind, None)]
+    if shared:
+        found.append((home / ".agents" / kind, None))
+    found.append((base.paths.config / kind, None))
+    if base.trusted:
+        root = base.workspace
+        names = (".claude", ".agents", ".aar") if shared else (".claude", ".aar")
+        found += [(root / name / kind, root) for name in names]
+    return found
+
+
+def _documents(base: Base, kind: str) -> list[Document]:
+    return [
+        document
+        for folder, inside in folders(base, kind)
+        for document in markdown_files(folder, inside=inside)
+        if document.path.name.lower() != "readme.md"
+    ]
+
+
+def agent_settings(table: dict[str, Any]) -> dict[str, int]:
+    """Return the numbers of ``[agents]``.
+
+    Raises:
+        ConfigurationError: One is not what it should be.
+    """
+    settings: dict[str, int] = {}
+    for name, (default, least, most) in _NUMBERS.items():
+        value = table.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ConfigurationError(f"[agents] {name} must be a whole number from {least} to {most}.")
+        settings[name] = value
+    return settings
