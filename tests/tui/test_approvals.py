@@ -98,6 +98,7 @@ def test_rows_break_between_words() -> None:
     assert fold("git commit --message words", 14) == ["git commit ", "--message ", "words"]
     assert fold("x" * 30, 14) == ["x" * 14, "x" * 14, "xx"]
 
+
 def test_a_patch_a_file_and_an_unknown_tool_are_told_whole() -> None:
     patch = "*** Update File: a\n@@\n-b\n+c\n d"
     assert told(asked("apply_patch", arguments={"patch": patch})) == patch

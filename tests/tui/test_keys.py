@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from aar.transports.tui.key_table import key_table
 from aar.transports.tui.keys import (
     ACTIONS,
+    HELP,
     PLACES,
     flat,
     keyboard_tables,
@@ -34,6 +35,16 @@ def test_no_key_does_two_things_in_one_place() -> None:
     for place in PLACES:
         keys = [key for action in key_table() if action.place == place for key in action.keys.split(",")]
         assert len(keys) == len(set(keys)), place
+
+
+def test_every_action_has_a_sentence_of_its_own() -> None:
+    for action in key_table():
+        assert action.help.lower().rstrip(".") != action.label.lower(), action.name
+        assert action.help.endswith("."), action.name
+
+
+def test_sentences_are_kept_only_for_actions_that_there_are() -> None:
+    assert set(HELP) <= {action.name for action in key_table()}
 
 
 def test_the_page_on_keys_is_in_step_with_the_table() -> None:

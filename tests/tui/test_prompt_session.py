@@ -304,7 +304,7 @@ async def test_an_approval_reaches_its_call_and_a_wrong_rule_is_told(project: Pa
         await pilot.press("tab")
         await until(pilot, lambda: panel.has_focus)
         await pilot.press("r", "ctrl+u", *"bash((", "enter", "s")
-        await until(pilot, lambda: "bash((" in screen_text(pilot.app).split("rule to keep")[-1][12:])
+        await until(pilot, lambda: "bash((" in screen_text(pilot.app).split("allows later:")[-1][9:])
         assert panel.display
         await pilot.press("y")
         await until(pilot, lambda: stored(pilot, ToolResult))

@@ -15,6 +15,22 @@ from textual.strip import Strip
 from aar.transports.tui.approvals.view import Line
 
 
+def fold(text: str, width: int) -> list[str]:
+    """Return ``text`` in rows of at most ``width`` cells, broken after spaces where it can be; nothing is lost."""
+    rows: list[str] = []
+    start = 0
+    while start < len(text):
+        piece = text[start : start + 8 * width]
+        if cell_len(piece) > width:
+            piece = chop_cells(piece, width)[0]
+            space = piece.rfind(" ") + 1
+            if space > len(piece) // 2 and not text.startswith(" ", start + len(piece)):
+                piece = piece[:space]
+        rows.append(piece)
+        start += len(piece)
+    return rows or [""]
+
+
 class LinesView(ScrollView, can_focus=False):
     """Draws lines, wrapped and never cut; long ones go on below.
 
@@ -83,8 +99,7 @@ class LinesView(ScrollView, can_focus=False):
         self._width, self._rows, self._first_rows = width, [], []
         for line in self._lines:
             self._first_rows.append(len(self._rows))
-            pieces = [line.text] if cell_len(line.text) <= width else chop_cells(line.text, width)
-            self._rows += [(piece, line.kind) for piece in pieces or [""]]
+            self._rows += [(piece, line.kind) for piece in fold(line.text, width)]
         self.virtual_size = Size(width, len(self._rows))
 
     def on_resize(self) -> None:

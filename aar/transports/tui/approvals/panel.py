@@ -27,13 +27,22 @@ if TYPE_CHECKING:
 STILL_S = 0.7
 """Seconds without typing after which a question may take keys."""
 
+_OTHER_ROWS = 15
+"""Rows that the other parts of the screen and of a question need."""
+
 Asked = Literal["", "edit", "feedback", "rule", "answer"]
+_KEPT = (("session", "s", "session"), ("project", "a", "this project"), ("user", "u", "everywhere"))
+"""Scopes in which a rule is kept, with key and words."""
 _LABELS: dict[Asked, str] = {
     "edit": "Edit, Enter runs it so, Esc back",
     "feedback": "What should it do instead? Enter sends, Esc back",
     "rule": "The rule to keep. Enter takes it, Esc back",
     "answer": "Your answer. Enter sends, Esc back",
 }
+
+
+def _s(names: Sequence[str]) -> str:
+    return "s" if len(names) == 1 else ""
 
 
 @dataclass(slots=True)
@@ -178,7 +187,8 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _fit(self) -> None:
         """Leave room for the rest of the screen."""
-        self.query_one(LinesView).styles.max_height = max(3, self.screen.size.height // 2 - 5)
+        height = self.screen.size.height
+        self.query_one(LinesView).styles.max_height = max(3, min(height - _OTHER_ROWS, height * 3 // 5))
 
     def on_resize(self) -> None:
         """Fit the new size."""
@@ -210,7 +220,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         told = [Content.styled(" · ".join(parts), style)] if parts else []
         if len(request.scopes) > 1 and self._state.rule:
             rule = sanitize(self._state.rule, keep_newlines=False)
-            told.append(Content.styled(f"rule to keep: {rule}", "$text-muted"))
+            keys = [key for scope, key, _ in _KEPT if scope in request.scopes]
+            told.append(
+                Content.styled(f"{', '.join(keys)} also allow{_s(keys)} later: {rule}", "$text-muted")
+            )
         return told
 
     def _keys(self, request: ApprovalRequest) -> Content:
@@ -222,25 +235,23 @@ class ApprovalPanel(Vertical, can_focus=True):
             return told + Content.styled("Tab to answer", "bold")
         if view.is_question(request):
             return told + Content.styled(self._question_keys(request), "bold")
-        if not self._state.seen:
-            told += Content.styled("Space reads on; yes works at the end. ", "$accent")
+        if not self._state.seen and not error:
+            told += Content.styled("Space reads on; yes works at the end.\n", "$accent")
         return told + Content.styled(self._decision_keys(request), "bold")
 
     def _question_keys(self, request: ApprovalRequest) -> str:
         pick = "1-9 or Enter picks · " if view.options(request) else ""
-        return f"{pick}t type an answer · n no answer{self._next_key()}"
+        return f"{pick}t type an answer · n no answer{self._next_key()} · i prompt"
 
     def _decision_keys(self, request: ApprovalRequest) -> str:
-        keys = ["y once"]
-        if "session" in request.scopes:
-            keys.append("s session")
-        if "project" in request.scopes:
-            keys.append("a always in this project")
-        if "user" in request.scopes:
-            keys.append("u always everywhere" if "project" in request.scopes else "a always")
-        if len(request.scopes) > 1:
-            keys.append("r rule")
-        return " · ".join([*keys, "e edit", "n no", "f no + why"]) + self._next_key()
+        """Return the keys, yes before no; in two rows where one is too short."""
+        yes = ["y once", *(f"{key} {words}" for scope, key, words in _KEPT if scope in request.scopes)]
+        change = ["r rule"] if len(request.scopes) > 1 else []
+        no = " · ".join([*change, "e edit", "n no", "f no, because"]) + f"{self._next_key()} · i prompt"
+        line = " · ".join([*yes, no])
+        # Without room around it the panel was not laid out yet.
+        width = self.content_size.width or len(line)
+        return line if len(line) <= width else " · ".join(yes) + "\n" + no
 
     def _next_key(self) -> str:
         return " · Tab next" if len(self._requests) > 1 else ""
@@ -266,12 +277,14 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._draw()
 
     def action_next(self) -> None:
-        """Show the next open question; the keys go back to the prompt where there is but one."""
+        """Show the next open question; with but one the keys stay here.
+
+        Tab goes to a question that has not taken the keys yet. Whoever presses it a moment after the question
+        took them means the same.
+        """
         if len(self._requests) > 1:
             self._place = (self._place + 1) % len(self._requests)
             self._show_current()
-        else:
-            self.action_leave()
 
     def action_leave(self) -> None:
         """Go back to the prompt; the question stays open."""
@@ -287,7 +300,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         if scope == "project" and "project" not in request.scopes and "user" in request.scopes:
             scope = "user"
         if scope not in request.scopes:
-            self._refuse_key(f"This can be allowed for {' or '.join(request.scopes)} only.")
+            known = {"once": "y once", **{name: f"{key} {words}" for name, key, words in _KEPT}}
+            offered = " or ".join(known.get(name, name) for name in request.scopes)
+            self._refuse_key(f"Nothing wider can be allowed for this call: {offered}.")
         elif not self._state.seen:
             self._refuse_key("Read to the end first: Space or End.")
         else:

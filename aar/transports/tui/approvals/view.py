@@ -30,6 +30,12 @@ _TITLES = {
     "read_file": "Read a file",
 }
 _PATHS = ("path", "file_path", "url")
+_USUAL: Mapping[str, Mapping[str, object]] = {
+    "bash": {"background": False},
+    "edit_file": {"replace_all": False},
+    "write_file": {"allow_shrink": False},
+}
+"""Arguments of tools that say nothing while they have these values."""
 _TAB = 4
 
 
@@ -52,9 +58,14 @@ def headline(request: ApprovalRequest) -> str:
         return "The model asks"
     name = sanitize(request.tool_name, keep_newlines=False)
     title = _TITLES.get(request.tool_name)
-    target = next((request.arguments[key] for key in _PATHS if key in request.arguments), None)
+    target = _target(request.arguments)
     words = f"{title} ({name})" if title else f"Use {name}"
-    return words + (f": {sanitize(str(target), keep_newlines=False)}" if target is not None else "")
+    return words + (f": {safe(request.arguments[target])}" if target is not None else "")
+
+
+def _target(arguments: Mapping[str, Any]) -> str | None:
+    """Return the name of the argument that stands in the headline."""
+    return next((key for key in _PATHS if isinstance(arguments.get(key), str)), None)
 
 
 def reasons(request: ApprovalRequest) -> str:
@@ -85,7 +96,7 @@ def options(request: ApprovalRequest) -> list[str]:
 
 
 def lines(request: ApprovalRequest) -> list[Line]:
-    """Return everything about the arguments of ``request``."""
+    """Return everything about the arguments of ``request`` that the headline does not say."""
     arguments = request.arguments
     if is_question(request):
         return [Line(text) for text in _split(str(arguments.get("question", "")))]
@@ -96,7 +107,12 @@ def lines(request: ApprovalRequest) -> list[Line]:
 
 
 def _told(tool: str, arguments: Mapping[str, Any]) -> Iterator[Line]:
-    left = dict(arguments)
+    target, usual = _target(arguments), _USUAL.get(tool, {})
+    left = {
+        name: value
+        for name, value in arguments.items()
+        if name != target and not (name in usual and value is usual[name])
+    }
     if tool == "bash" and isinstance(left.get("command"), str):
         for number, text in enumerate(_split(left.pop("command"))):
             yield Line(("$ " if number == 0 else "  ") + text, "command")
@@ -112,7 +128,7 @@ def _told(tool: str, arguments: Mapping[str, Any]) -> Iterator[Line]:
     elif tool == "write_file" and isinstance(left.get("content"), str):
         content = left.pop("content")
         yield from _others(left)
-        yield from (Line(f"+ {text}", "add") for text in _split(content))
+        yield from _content(content)
     elif tool == "apply_patch" and isinstance(left.get("patch"), str):
         patch = left.pop("patch")
         yield from _others(left)
@@ -133,8 +149,20 @@ def _others(arguments: Mapping[str, Any]) -> Iterator[Line]:
             yield from (Line(f"  {part}") for part in shown)
 
 
+def _content(text: str) -> Iterator[Line]:
+    """Return a whole file; the end of its last line is no line of its own."""
+    if not text:
+        yield Line("an empty file", "mark")
+        return
+    yield from (Line(f"+ {part}", "add") for part in _split(text.removesuffix("\n")))
+    if not text.endswith("\n"):
+        yield Line("no line end after the last line", "mark")
+
+
 def _difference(old: str, new: str) -> Iterator[Line]:
     """Return both texts whole, line by line: what stays, what goes, what comes."""
+    if old.endswith("\n") and new.endswith("\n"):
+        old, new = old[:-1], new[:-1]
     before, after = old.split("\n"), new.split("\n")
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=len(before) + len(after) > 2000)
     for tag, first, last, start, end in matcher.get_opcodes():
