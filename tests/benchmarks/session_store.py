@@ -1,9 +1,10 @@
-"""Measure the session store: python -m tests.benchmarks.session_store [events]."""
+"""Measure the session store: ``python -m tests.benchmarks.session_store [SIZE…]``, or ``detail [SIZE]``."""
 
 from __future__ import annotations
 
 import asyncio
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -78,7 +79,7 @@ async def _sync_cost(session: Session, rounds: int) -> float:
     return spent / rounds
 
 
-def main(events: int) -> None:
+def detail(events: int) -> None:
     """Fill a session with ``events`` events and time what is done with it."""
     with tempfile.TemporaryDirectory() as folder:
         store = SessionStore(Path(folder))
@@ -97,12 +98,68 @@ def main(events: int) -> None:
         print(f"{'publish a token, no subscriber':<50} {asyncio.run(_stream(session, 20_000)) * 1e6:9.1f} µs")
         print(f"{'append + sync to disk':<50} {asyncio.run(_sync_cost(session, 20)) * 1e3:9.2f} ms")
         session.close()
-        before = _memory_mib()
-        _timed("tail of 100 events", lambda: store.tail(session.session_id, 100))
-        _timed("list (scan of the whole file)", lambda: store.list())
-        _timed("resume", lambda: Session.resume(store, session.session_id).messages())
-        print(f"{'peak memory, before and after resume':<50} {before:9.0f} MiB, {_memory_mib():.0f} MiB")
+
+
+_WORK: dict[str, Callable[[SessionStore, str], object]] = {
+    "tail": lambda store, name: store.tail(name, 100),
+    "resume": lambda store, name: Session.resume(store, name).messages(),
+    "append": lambda store, name: _append(store, name),
+    "fork": lambda store, name: Session.fork(store, name),
+    "list": lambda store, name: store.list(),
+    "relist": lambda store, name: store.list(),
+    "search": lambda store, name: store.search("look next file"),
+    "research": lambda store, name: store.search("look next file"),
+}
+"""In this order: the second list and the second search find what the first have left in the index."""
+
+
+def _append(store: SessionStore, name: str) -> float:
+    session = Session.resume(store, name)
+    began = time.process_time()
+    for _ in range(1000):
+        session.append(UserMessage(content=(TextBlock(text="and one more"),)))
+    spent = time.process_time() - began
+    session.close()
+    return spent
+
+
+def one(work: str, root: str, name: str) -> None:
+    """Do one thing, in this process alone; print seconds of CPU and peak MiB."""
+    store = SessionStore(Path(root))
+    began = time.process_time()
+    result = _WORK[work](store, name)
+    spent = result if work == "append" else time.process_time() - began
+    print(spent, _memory_mib())
+
+
+def table(sizes: list[int]) -> None:
+    """Print a table: what each thing costs at each size."""
+    print("| events | tail | resume | memory | append | fork | first list | list | first search | search |")
+    print("|---" * 10 + "|")
+    for events in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            store = SessionStore(Path(folder))
+            session = Session.create(store, cwd=Path(folder), model="p/m")
+            _fill(session, events)
+            session.close()
+            found = {work: _alone(work, folder, session.session_id) for work in _WORK}
+            cells = [f"{found[work][0] * 1000:.1f} ms" for work in _WORK]
+            cells[2] = f"{found['append'][0] * 1000:.0f} µs"
+            cells.insert(2, f"{found['resume'][1]:.0f} MiB")
+            print(f"| {events:,} | {' | '.join(cells)} |", flush=True)
+
+
+def _alone(work: str, root: str, name: str) -> tuple[float, float]:
+    argv = [sys.executable, "-m", "tests.benchmarks.session_store", "one", work, root, name]
+    seconds, memory = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    return float(seconds), float(memory)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50_000)
+    match sys.argv[1:]:
+        case ["one", work, root, name]:
+            one(work, root, name)
+        case ["detail", *rest]:
+            detail(int(rest[0]) if rest else 50_000)
+        case rest:
+            table([int(size) for size in rest] or [100, 1_000, 10_000, 50_000])
