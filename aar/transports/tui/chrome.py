@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -21,11 +22,12 @@ from aar.transports.tui.keys import KeyAction, bindings, flat, keymap, shown_key
 from aar.transports.tui.layout import NARROW, Look
 from aar.transports.tui.side_panel import SidePanel
 from aar.transports.tui.terminal import RESTORE_TITLE, SAVE_TITLE, call_sequence, colour_depth, title_sequence
-from aar.transports.tui.textual_private import QuietFocus, watch_resume, write_sequence
+from aar.transports.tui.textual_private import QuietFocus, give_up_soon, watch_resume, write_sequence
 from aar.transports.tui.theme_loader import ANSI_THEMES, choose_auto, load_theme, to_textual
 
 if TYPE_CHECKING:
     from aar.transports.tui.connection import Connection
+    from aar.transports.tui.ending import Ending
     from aar.transports.tui.presenter import Presenter
     from aar.transports.tui.status import Status
     from aar.transports.tui.status_line import StatusCommand
@@ -48,6 +50,7 @@ class Chrome(QuietFocus):
 
     Attributes:
         connection: The session; ``None`` until it was opened.
+        ending: Takes signals; ``None`` where the screen shall not.
         look: See above.
     """
 
@@ -61,6 +64,7 @@ class Chrome(QuietFocus):
     ) -> None:
         super().__init__()
         self.connection: Connection | None = None
+        self.ending: Ending | None = None
         self.look = look or Look()
         self.user_themes = user_themes
         self._background = background
@@ -167,7 +171,8 @@ class Chrome(QuietFocus):
 
     def _draw_all(self) -> None:
         self._settling = None
-        self.screen.refresh(layout=True)
+        if self.screen_stack:
+            self.screen.refresh(layout=True)
 
     # --- what happens ------------------------------------------------------------------------------------
 
@@ -214,9 +219,15 @@ class Chrome(QuietFocus):
             return
         watch_resume(self, self._came_back)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, self._ended_by, number)
+
+        def asked(number: int) -> None:
+            give_up_soon(self)
+            # The loop may be closed already.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._end, number)
+
+        if self.ending is not None:
+            self.ending.watch(asked)
 
     def _came_back(self) -> None:
         """Draw everything: the shell wrote on the terminal meanwhile."""
@@ -226,8 +237,15 @@ class Chrome(QuietFocus):
             self._window_title = title
         self.screen.refresh(layout=True)
 
-    def _ended_by(self, number: int) -> None:
-        self.exit(return_code=128 + number)
+    def terminal_gone(self) -> None:
+        """Close the session: nobody sees it any more."""
+        if self.ending is not None:
+            self.ending.begin(signal.SIGHUP)
+        self._end(signal.SIGHUP)
+
+    def _end(self, number: int) -> None:
+        first = number if self.ending is None else self.ending.number or number
+        self.exit(return_code=128 + first)
 
     # --- the user's status line --------------------------------------------------------------------------
 

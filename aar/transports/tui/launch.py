@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import termios
 from collections.abc import Mapping
 from typing import Any
 
 from aar.config.paths import paths
+from aar.transports.tui.ending import Ending
 from aar.transports.tui.layout import early_look
 from aar.transports.tui.terminal import RESET, BackgroundQuestion, from_environment
 
@@ -35,19 +37,29 @@ def launch(options: Mapping[str, Any], which: Mapping[str, Any], prompt: str | N
         question.ask(os.environ)
     try:
         from aar.transports.tui.app import AarApp
+        from aar.transports.tui.textual_driver import TerminalDriver
     finally:
         background = question.answer() or from_environment(os.environ)
     app = AarApp(
         options, which, prompt, look=look, user_themes=own.config / "themes", background=background,
         typed=question.typed,
     )  # fmt: skip
+    app.driver_class = TerminalDriver
+    app.ending = ending = Ending(lambda: _give_back(before))
     clean = False
     try:
         app.run(mouse=look.mouse)
         clean = app.failure is None and app.return_code in (0, None)
+    except OSError:
+        # Textual shows an error that it met at the end, on a terminal that is gone.
+        if ending.number is None:
+            raise
     finally:
+        ending.release()
         if not clean:
             _give_back(before)
+    if ending.number is not None:
+        return 128 + ending.number
     if app.failure is not None:
         raise app.failure
     return app.return_code or 0
@@ -65,7 +77,9 @@ def _give_back(before: list[Any] | None) -> None:
     try:
         if before is not None:
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
-        os.write(sys.stderr.fileno(), RESET.encode())
+        # A terminal that stands still takes nothing.
+        if select.select([], [sys.stderr], [], 0)[1]:
+            os.write(sys.stderr.fileno(), RESET.encode())
     except (OSError, termios.error):
         # The terminal is gone (SIGHUP).
         return

@@ -1,4 +1,4 @@
-"""All use of Textual's private parts: what has to be looked at when its version changes."""
+"""Use of Textual's private parts, with `textual_driver`: what to look at when its version changes."""
 
 from __future__ import annotations
 
@@ -8,24 +8,51 @@ from enum import Enum
 from typing import Any, cast
 
 from textual import events
-from textual.app import App
+from textual._context import active_message_pump
+from textual.app import App, ScreenStackError
+from textual.css.query import NoMatches
 from textual.driver import Driver
 from textual.message import Message
+from textual.screen import Screen
 from textual.signal import Signal
 from textual.widget import Widget
+from textual.worker import WorkerFailed
 
 _LATE_ANSWER = re.compile(r"\]11;rgba?:[0-9a-fA-F/]*(?:\x07|\x1b\\)?")
 
 
 class QuietFocus(App[int]):
-    """An app that restyles nothing when its window gets or loses the focus.
+    """An app that restyles nothing when its window gets or loses the focus, and forgives what comes late.
 
     Textual walks all widgets for each change, and takes the focus from the one that has it. Aar's look is the
     same with and without focus; ``app_focus`` still tells.
     """
 
+    def _handle_exception(self, error: Exception) -> None:
+        if not _came_late(self, error):
+            super()._handle_exception(error)
+
     def _watch_app_focus(self, focus: bool) -> None:
         pass
+
+    def terminal_gone(self) -> None:
+        """End: the terminal does not exist any more."""
+        self.exit()
+
+
+def _came_late(app: App[Any], error: Exception) -> bool:
+    """Tell whether a handler, timer or worker missed a widget only because its screen is gone."""
+    cause = error.error if isinstance(error, WorkerFailed) else error
+    if not isinstance(cause, NoMatches | ScreenStackError):
+        return False
+    if not app.is_running or app._exit or not app._screen_stacks[app._current_mode]:  # pyright: ignore[reportPrivateUsage]
+        return True
+    pump = active_message_pump.get(None)
+    if isinstance(pump, Screen):
+        return pump not in app.screen_stack
+    if not isinstance(pump, Widget):
+        return False
+    return not pump.is_attached or pump._closing or pump._pruning  # pyright: ignore[reportPrivateUsage]
 
 
 def write_sequence(app: App[Any], sequence: str) -> None:
@@ -34,6 +61,15 @@ def write_sequence(app: App[Any], sequence: str) -> None:
     if sequence and driver is not None and not driver.is_headless:
         driver.write(sequence)
         driver.flush()
+
+
+def give_up_soon(app: App[Any]) -> None:
+    """Wait no longer for a terminal that stands still; from a signal handler too."""
+    from aar.transports.tui.textual_driver import TerminalDriver
+
+    driver: Driver | None = app._driver  # pyright: ignore[reportPrivateUsage]
+    if isinstance(driver, TerminalDriver):
+        driver.give_up_soon()
 
 
 def feed_typed(app: App[Any], data: bytes) -> None:

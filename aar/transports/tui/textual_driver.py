@@ -1,0 +1,136 @@
+"""Textual's driver for a terminal that may go away or stand still.
+
+Textual's own writer ends at the first error, and then the event loop waits for it for ever; its reader takes
+the end of the terminal for a pause. Here both tell the app, and no write holds the end up.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import select
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from textual.drivers.linux_driver import LinuxDriver
+
+from aar.transports.tui.textual_private import QuietFocus
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+_LOOK_S = 0.1
+_READ_BYTES = 4096
+_GATHERED = 1 << 15
+_LAST_S = 1.0
+"""Seconds that the last bytes have to reach a terminal that stands still."""
+
+
+class PatientOutput:
+    """Writes to a terminal, never longer than it is told to wait, and without an error when there is none.
+
+    Args:
+        fd: Of the terminal.
+        gone: Called once, from the thread that writes, when the terminal does not exist any more.
+    """
+
+    def __init__(self, fd: int, gone: Callable[[], None]) -> None:
+        self._gone = gone
+        self._parts: list[str] = []
+        self._size = 0
+        self._lost = False
+        self._until = float("inf")
+        try:
+            # An open file of our own: the shell's must stay one that waits.
+            own = os.open(os.ttyname(fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            own = fd
+        self._fd, self._is_own = own, own != fd
+
+    def write(self, text: str) -> None:
+        """Keep ``text`` until `flush`, or until much has gathered."""
+        self._parts.append(text)
+        self._size += len(text)
+        if self._size > _GATHERED:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has gathered; nothing where the terminal is gone."""
+        data = memoryview("".join(self._parts).encode("utf-8", "replace"))
+        self._parts, self._size = [], 0
+        while data and not self._lost:
+            try:
+                if select.select([], [self._fd], [], _LOOK_S)[1]:
+                    data = data[os.write(self._fd, data[:_READ_BYTES]) :]
+                    continue
+            except BlockingIOError:
+                time.sleep(_LOOK_S / 10)
+            except (OSError, ValueError):
+                self._lost = True
+                self._gone()
+                return
+            self._lost = time.monotonic() > self._until
+
+    def give_up_soon(self) -> None:
+        """Throw away what the terminal does not take within a second."""
+        self._until = min(self._until, time.monotonic() + _LAST_S)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._lost = True
+        if self._is_own:
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+
+
+class TerminalDriver(LinuxDriver):
+    """Tells the app when the terminal is gone, and ends in bounded time."""
+
+    def __init__(
+        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)  # pyright: ignore[reportUnknownMemberType]
+        self._output = PatientOutput(self._file.fileno(), self._lost)
+        self._file = cast("TextIO", self._output)
+
+    def give_up_soon(self) -> None:
+        """Wait no longer for a terminal that stands still; from a signal handler too."""
+        self._output.give_up_soon()
+
+    def close(self) -> None:
+        """Write the rest if that goes quickly."""
+        self.give_up_soon()
+        super().close()
+        self._output.close()
+
+    def run_input_thread(self) -> None:
+        """Hand on what is typed until the end of the app, or of the terminal."""
+        from textual._parser import ParseError
+        from textual._xterm_parser import XTermParser
+
+        parser = XTermParser(self._debug)
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        while not self.exit_event.is_set():
+            try:
+                if select.select([self.fileno], [], [], _LOOK_S)[0]:
+                    data = os.read(self.fileno, _READ_BYTES)
+                    if not data:
+                        raise EOFError
+                    for message in parser.feed(decode(data)):
+                        self.process_message(message)
+            except (OSError, EOFError):
+                self._lost()
+                break
+            for message in parser.tick():
+                self.process_message(message)
+        with contextlib.suppress(EOFError, ParseError):
+            list(parser.feed(""))
+
+    def _lost(self) -> None:
+        app = self._app
+        if isinstance(app, QuietFocus):
+            # The loop may be closed already.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(app.terminal_gone)
