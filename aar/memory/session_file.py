@@ -15,6 +15,10 @@ from aar.protocol.errors import StorageError
 _BLOCK = 1 << 16
 
 
+class SessionOpenError(StorageError):
+    """Another process has the session open."""
+
+
 class SessionFile:
     """One session's file, open for appending. Use `SessionStore.create` or `SessionStore.open`.
 
@@ -110,13 +114,13 @@ class SessionFile:
         except OSError as error:
             self._fail(error)
 
-    def _locked(self, name: str) -> StorageError:
+    def _locked(self, name: str) -> SessionOpenError:
         assert self._fd is not None
         pid = lock_holder(self._fd)
         os.close(self._fd)
         self._fd = None
         who = f"process {pid}" if pid else "another process"
-        return StorageError(
+        return SessionOpenError(
             f"The session {name} is open in {who}; close it there, go on in a copy with "
             f"`aar run --fork {name}`, or read it with `aar sessions show {name}`."
         )

@@ -23,6 +23,7 @@ from aar.core.session import Session
 from aar.core.verify import Verifier
 from aar.core.view import SessionView
 from aar.memory.memory_store import MemoryStore
+from aar.memory.session_file import SessionOpenError
 from aar.memory.session_store import SessionStore
 from aar.protocol.errors import ConfigurationError, StorageError
 from aar.protocol.events import Event, Notice, PlanEvent, PlanItem, ToolCall
@@ -130,31 +131,44 @@ class Runtime:
         session_id: str | None = None,
         fork_id: str | None = None,
         title: str | None = None,
+        fork_at: int | None = None,
+        fork_if_open: bool = False,
     ) -> Session:
         """Begin a session, or go on with a stored one or a copy of it.
+
+        Args:
+            continue_latest: The newest of this folder.
+            session_id: This one.
+            fork_id: A copy of this one.
+            title: The new title.
+            fork_at: The copy ends at this event.
+            fork_if_open: Go on with a copy where another process has the session open.
 
         Raises:
             StorageError: There is no such session, or another process has it open.
             ConfigurationError: There is no session to continue in this folder.
         """
-        session = self._opened_session(continue_latest, session_id, fork_id, title)
+        if continue_latest and session_id is None and fork_id is None:
+            session_id = self._latest()
+        if fork_id is not None:
+            session = Session.fork(self.store, self._find(fork_id), fork_at, cwd=self.workspace)
+        elif session_id is not None:
+            session = self._resumed(self._find(session_id), fork_if_open)
+        else:
+            session = Session.create(self.store, cwd=self.workspace, model=self.active.name, title=title)
+            title = None
+        if title is not None:
+            session.rename(title)
         keep_audit(self.base, self.store, session)
         return session
 
-    def _opened_session(
-        self, continue_latest: bool, session_id: str | None, fork_id: str | None, title: str | None
-    ) -> Session:
-        if fork_id is not None:
-            session = Session.fork(self.store, self._find(fork_id), cwd=self.workspace)
-        elif session_id is not None:
-            session = Session.resume(self.store, self._find(session_id))
-        elif continue_latest:
-            session = Session.resume(self.store, self._latest())
-        else:
-            return Session.create(self.store, cwd=self.workspace, model=self.active.name, title=title)
-        if title is not None:
-            session.rename(title)
-        return session
+    def _resumed(self, session_id: str, fork_if_open: bool) -> Session:
+        try:
+            return Session.resume(self.store, session_id)
+        except SessionOpenError:
+            if not fork_if_open:
+                raise
+            return Session.fork(self.store, session_id, cwd=self.workspace)
 
     def _latest(self) -> str:
         latest = self.store.latest(self.workspace)

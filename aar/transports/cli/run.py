@@ -67,6 +67,20 @@ def _wanted_output(args: list[str]) -> str:
 @click.option("--session", "session_id", metavar="ID", help="Go on with this session.")
 @click.option("--fork", "fork_id", metavar="ID", help="Go on with a copy of this session.")
 @click.option(
+    "--at",
+    "fork_at",
+    type=click.IntRange(min=1),
+    metavar="SEQ",
+    help="With --fork: copy up to this event only.",
+)
+@click.option(
+    "--if-open",
+    type=click.Choice(["refuse", "fork"]),
+    default="refuse",
+    show_default=True,
+    help="What to do when another aar has the session open.",
+)
+@click.option(
     "--output",
     type=click.Choice(["text", "json", "stream-json"]),
     default="text",
@@ -146,6 +160,8 @@ class RunOptions:
     continue_: bool
     session_id: str | None
     fork_id: str | None
+    fork_at: int | None
+    if_open: str
     output: str
     input_: str
     output_schema: Path | None
@@ -177,6 +193,8 @@ async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
                 session_id=options.session_id,
                 fork_id=options.fork_id,
                 title=options.title,
+                fork_at=options.fork_at,
+                fork_if_open=options.if_open == "fork",
             )
             try:
                 return await _drive(options, runtime, session, content, show, signals)
@@ -362,6 +380,8 @@ def _check(options: RunOptions) -> None:
     ]
     if len(given) > 1:
         raise UsageError(f"Give one of {' and '.join(given)}, not more.")
+    if options.fork_at is not None and options.fork_id is None:
+        raise UsageError("--at goes with --fork.")
     if given and options.no_session:
         raise UsageError(f"{given[0]} needs stored sessions; leave --no-session out.")
     _check_input(options)
