@@ -66,8 +66,8 @@ async def test_an_edit_shows_its_difference_before_it_is_allowed_and_after(
         assert asked["toolCall"]["content"][0] == {
             "type": "diff",
             "path": path,
-            "oldText": "milk",
-            "newText": "bread",
+            "oldText": "remember the milk\n",
+            "newText": "remember the bread\n",
         }
         assert [option["kind"] for option in asked["options"]][:1] == ["allow_once"]
         (told,) = editor.calls().values()

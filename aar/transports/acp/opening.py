@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from aar.commands.registry import Registry
 from aar.config.paths import paths, project_root
 from aar.memory.session_store import SessionStore
 from aar.protocol.errors import StorageError
@@ -15,6 +16,16 @@ from aar.transports.acp import session as _session
 assert _session  # loaded here, ahead of the first session
 
 _BASE_OPTIONS = frozenset({"cwd", "config_file", "profile", "sets", "trust", "model", "mode", "debug"})
+
+
+def warm() -> None:
+    """Load the rest of what the first session needs."""
+    from aar.observability import diagnostics_log
+    from aar.orchestration import task_tools
+
+    assert diagnostics_log
+    assert task_tools
+    Registry()
 
 
 def base_options(options: Mapping[str, Any]) -> dict[str, Any]:

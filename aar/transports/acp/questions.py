@@ -32,6 +32,8 @@ class Answer:
     feedback: str | None = None
 
 
+_REASONS = 4
+"""Reasons that are shown with a question."""
 _LATER = "The question was shown to the user, who will answer in the next message. End your turn now."
 
 
@@ -128,7 +130,8 @@ class Questions:
             command = tool_calls.fenced(sanitize(str(arguments.get("command", ""))), "sh")
             content.append({"type": "content", "content": text_block(command)})
         if reasons:
-            why = "; ".join(sanitize(reason) for reason in reasons)
+            more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
+            why = "; ".join(sanitize(reason) for reason in reasons[:_REASONS]) + more
             content.append({"type": "content", "content": text_block(f"Why it is asked: {why}.")})
         return {
             **update,

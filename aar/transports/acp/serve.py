@@ -65,7 +65,7 @@ def _load() -> None:
     """Import what the first session needs."""
     from aar.transports.acp import opening
 
-    assert opening
+    opening.warm()
 
 
 async def _serve(

@@ -87,7 +87,7 @@ class EditorSession:
         self._connection = connection
         self._client = client
         self._calls = calls
-        self._registry = Registry()
+        self._registry = registry_for(conversation)
         self._context = Context(conversation, self._registry)
         self._translator = Translator(self, self._update, client)
         self._questions = Questions(conversation, self._translator, client, self.ask, self.cancel)

@@ -82,7 +82,7 @@ def preview(
         tool: Name.
         arguments: As the model gave them.
         root: The workspace.
-        old_text: Content of the file that ``write_file`` replaces, as far as it is known.
+        old_text: Content of the file that is written, as far as it is known.
     """
     if tool == "apply_patch":
         return _patch_preview(arguments, root)
@@ -91,17 +91,28 @@ def preview(
     if path is None:
         return []
     if tool == "edit_file" and isinstance(old, str) and isinstance(new, str):
-        return [diff_content(path, old or None, new)]
+        replace_all = arguments.get("replace_all") is True
+        return _edit_preview(path, old_text, old, new, replace_all) or [diff_content(path, old or None, new)]
     content = arguments.get("content")
     if tool == "write_file" and isinstance(content, str):
         return [diff_content(path, old_text, content)]
     return []
 
 
+def _edit_preview(path: str, text: str | None, old: str, new: str, replace_all: bool) -> list[dict[str, Any]]:
+    """Return the lines around the place that is changed; empty where that is not one certain place."""
+    from aar.tools.builtin.diff import unified_diff
+
+    count = text.count(old) if text and old and old != new else 0
+    if not text or count == 0 or (count > 1 and not replace_all):
+        return []
+    return diffs_of(unified_diff(text, text.replace(old, new), path.lstrip("/")), Path("/"))[0]
+
+
 def replaced_text(tool: str, arguments: Mapping[str, Any], read: Any) -> str | None:
-    """Return what ``write_file`` would replace; ``read`` is `WorkspaceFiles.peek_bytes`."""
+    """Return what ``write_file`` or ``edit_file`` would change; ``read`` is `WorkspaceFiles.peek_bytes`."""
     given = arguments.get("path")
-    if tool != "write_file" or not isinstance(given, str):
+    if tool not in ("write_file", "edit_file") or not isinstance(given, str):
         return None
     try:
         data: bytes = read(given)
