@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tell the helper of the screen tests, without loading Textual for others."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        # Below nohup: what the tests start would not end with its terminal. A handler is not inherited.
+        signal.signal(signal.SIGHUP, lambda *_: None)
     os.environ.pop("AAR_UPDATE_SCREENS", None)
     if config.getoption("--update-screens"):
         os.environ["AAR_UPDATE_SCREENS"] = "1"

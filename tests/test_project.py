@@ -224,7 +224,11 @@ def test_every_command_and_option_on_a_page_exists(page: Path) -> None:
             following = command.get_command(context, word)
             assert following is not None, call
             command = following
-        options = {name for param in command.get_params(click.Context(command)) for name in param.opts}
+        options = {
+            name
+            for param in command.get_params(click.Context(command))
+            for name in (*param.opts, *param.secondary_opts)
+        }
         without_strings = re.sub(r"\"[^\"]*\"|'[^']*'", "", call)
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", without_strings)) <= options, call
 

@@ -1,8 +1,8 @@
 """Prompts of all sessions, for recall, and the draft that was being typed.
 
 ``<data>/prompt_history.jsonl`` has a line for each prompt: ``{"ts", "project", "text"}``. Drafts lie in
-``<data>/drafts/<project-key>/<owner>.json``, one for each running screen, so that two do not overwrite each other.
-All are for the owner only (0600).
+``<data>/drafts/<project-key>/<owner>.json``, one for each running screen, so that two do not overwrite each
+other. All are for the owner only (0600).
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class DraftStore:
         folder: Where drafts of all projects are kept.
         project: Root of the project.
 
-    A draft belongs to the screen that holds the lock of its file. One whose screen is gone is taken over by the
-    next screen of that project.
+    A draft belongs to the screen that holds the lock of its file. One whose screen is gone is taken over by
+    the next screen of that project.
     """
 
     def __init__(self, folder: Path, project: Path) -> None:

@@ -10,7 +10,8 @@ class Usage(BaseModel):
 
     ``input`` excludes what was read from or written to a prompt cache; ``output`` includes reasoning,
     which is also told on its own. ``cache_write`` includes ``cache_write_1h``, the part that is kept for an
-    hour and costs more (Anthropic). ``estimated`` marks numbers that aar counted because the server told none.
+    hour and costs more (Anthropic). ``estimated`` marks numbers that aar counted because the server told
+    none.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
