@@ -9,6 +9,7 @@ from pathlib import Path
 from aar.config.paths import project_key
 from aar.memory.event_lines import Problem, parse_line
 from aar.memory.session_scan import SessionInfo, scan_events
+from aar.memory.session_words import Hit
 from aar.protocol.errors import StorageError
 from aar.protocol.events import Event
 
@@ -121,6 +122,10 @@ class MemoryStore:
         key = None if cwd is None else project_key(cwd)
         names = sorted((n for n, f in self._files.items() if key in (None, f.project)), reverse=True)
         return [scan_events(name, self._files[name].lines) for name in names]
+
+    def search(self, query: str, cwd: Path | None = None, limit: int = 50) -> List[Hit]:
+        """Return nothing: what is not kept is not indexed."""
+        return []
 
     def delete(self, session_id: str) -> None:
         """Forget a session.

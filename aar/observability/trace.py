@@ -184,8 +184,9 @@ class _Fold:
     def _above(self, event: Event) -> Operation:
         """Return where a sub-agent belongs: the call that is open in its parent's run, else that run."""
         waiting = [call for call in self._calls.values() if call.agent_id != event.agent_id]
-        if waiting:
-            return waiting[-1]
+        named = [call for call in waiting if event.parent_id and call.id == event.parent_id]
+        if named or waiting:
+            return (named or waiting)[-1]
         return self._runs.get(("main", event.run_id)) or (self.root.children or [self.root])[-1]
 
     def _step(self, event: Event, run: Operation) -> Operation:

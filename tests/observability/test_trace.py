@@ -174,3 +174,16 @@ def test_spans_reach_a_collector_over_http() -> None:
     assert [path for path, _ in got] == ["/v1/traces"]
     assert b"execute_tool grep" in got[0][1]
     assert b"do it" not in got[0][1]
+
+
+def test_sub_agents_side_by_side_stand_each_below_its_own_call() -> None:
+    calls = [ToolCall(call_id=f"c{n}", tool_name="task", run_id="R", step=1, id=f"E{n}") for n in (1, 2)]
+    starts = [
+        Subagent(action="start", profile=f"p{n}", run_id="R", agent_id=f"sub-{n}", parent_id=f"E{n}")
+        for n in (1, 2)
+    ]
+    names = {
+        operation.id: [child.name for child in operation.children]
+        for _, operation in trace_tree([*calls, *starts]).walk()
+    }
+    assert (names["E1"], names["E2"]) == (["p1"], ["p2"])

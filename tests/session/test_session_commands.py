@@ -167,3 +167,31 @@ def test_trace_shows_each_part_below_its_whole(place: tuple[Path, Path]) -> None
     shown = call(place, "trace").out
     assert "tool edit_file" in shown
     assert call(place, "trace", "--endpoint", "http://x").code == 2
+
+
+def test_a_session_that_is_open_elsewhere_is_refused_or_copied_as_the_user_chose(
+    place: tuple[Path, Path],
+) -> None:
+    one = worked(place, "Done.")
+    model = script(place[1] / "more.json", "More.")
+    session = Session.resume(SessionStore(place[1] / "sessions"), one)
+    before = session.last_seq
+    refused = call(place, "run", "--model", model, "--session", one, "and more")
+    assert refused.code == 3
+    assert f"aar run --fork {one}" in refused.err
+    copied = call(
+        place, "run", "--model", model, "--session", one, "--if-open", "fork", "--output", "json", "on"
+    )
+    assert (copied.json["text"], copied.json["session_id"] != one) == ("More.", True)
+    assert session.last_seq == before
+    session.close()
+
+
+def test_a_run_goes_on_from_a_copy_of_the_first_events(place: tuple[Path, Path]) -> None:
+    one = worked(place)
+    model = script(place[1] / "more.json", "Another way.")
+    ran = call(place, "run", "--model", model, "--fork", one, "--at", "5", "--output", "json", "again")
+    events = call(place, "sessions", "show", ran.json["session_id"], "--json").lines
+    origin = next(event["forked_from"] for event in events if event["type"] == "session" and event["seq"] > 1)
+    assert origin == {"session_id": one, "seq": 5}
+    assert call(place, "run", "--at", "5", "again").code == 2
