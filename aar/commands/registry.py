@@ -16,6 +16,7 @@ GROUPS = ("session", "model", "work", "safety", "look", "screen", "more")
 def commands() -> tuple[Command, ...]:
     """Return the commands that come with aar, in the order of the help."""
     from aar.commands import (
+        agents,
         ask,
         changes,
         costs,
@@ -29,7 +30,7 @@ def commands() -> tuple[Command, ...]:
         work,
     )
 
-    families = (sessions, model, ask, work, history, changes, safety, explain, costs, setup, screen)
+    families = (sessions, model, agents, ask, work, history, changes, safety, explain, costs, setup, screen)
     found = [command for family in families for command in family.commands()]
     return tuple(sorted(found, key=lambda command: GROUPS.index(command.group)))
 

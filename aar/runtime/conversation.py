@@ -257,6 +257,21 @@ class Conversation:
             Setting.model_validate({"key": "model", "from": before, "to": self.runtime.active.name, "by": by})
         )
 
+    def set_agent(self, name: str | None, *, by: str = "user") -> None:
+        """Let another agent work in this session, from the next run on; ``None``: aar itself.
+
+        Raises:
+            UsageError: A run is under way.
+            ConfigurationError: There is no such agent, or its model cannot be used.
+        """
+        if self.running:
+            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
+        before = self.runtime.profile
+        self.runtime.set_agent(name)
+        self.agent = self._agent_again()
+        said = {"from": before and before.name, "to": name}
+        self.session.append(Setting.model_validate({"key": "agent", "by": by, **said}))
+
     def set_reasoning(self, level: str | int | None, *, by: str = "user") -> None:
         """Set how much the model thinks first, from the next run on."""
         before = self.runtime.reasoning
@@ -271,7 +286,8 @@ class Conversation:
             raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
         agent = self.runtime.agent(self.session)
         agent.queue = self.agent.queue
-        agent.executor.policy = self.agent.executor.policy
+        policy, profile = self.agent.executor.policy.base, self.runtime.profile
+        agent.executor.policy = policy if profile is None else policy.narrowed(profile.mode)
         return agent
 
     # --- other sessions ----------------------------------------------------------------------------------

@@ -19,8 +19,11 @@ from aar.protocol.state import StopReason
 if TYPE_CHECKING:
     from aar.core.session import Session
     from aar.core.view import SessionView
+    from aar.extensions.command_files import CommandFile
+    from aar.extensions.skills import Skill
     from aar.orchestration.delegate import Member, Team
     from aar.orchestration.profiles import Profile
+    from aar.protocol.tool import ToolSpec
     from aar.runtime.base import Base
     from aar.runtime.parts import Runtime
 
@@ -59,6 +62,22 @@ class Extras:
         """``[agents]``: how many work at once, how deep they go, steps of each."""
         return agent_settings(self._runtime.config.agents)
 
+    @cached_property
+    def skills(self) -> dict[str, Skill]:
+        """All skills by name."""
+        skills, problems = load_skills(self._runtime.base)
+        self._runtime.notices += problems
+        return skills
+
+    @cached_property
+    def command_files(self) -> dict[str, CommandFile]:
+        """All slash commands from files by name."""
+        from aar.extensions.command_files import discover
+
+        found, problems = discover(folders(self._runtime.base, "commands"))
+        self._runtime.notices += problems
+        return found
+
     def profile(self, name: str) -> Profile:
         """Return the agent ``name``.
 
@@ -79,12 +98,17 @@ class Extras:
         if self._registered:
             return
         self._registered = True
-        from aar.orchestration.task_tools import tools
+        for spec in self.tools():
+            if spec.name not in self._runtime.registry:
+                self._runtime.registry.register(spec)
 
-        if self.agent_settings["depth"]:
-            for spec in tools(self.profiles):
-                if spec.name not in self._runtime.registry:
-                    self._runtime.registry.register(spec)
+    def tools(self) -> list[ToolSpec]:
+        """Return the tools that stand on files: for agents and for skills."""
+        from aar.extensions import skills
+        from aar.orchestration import task_tools
+
+        agents = task_tools.tools(self.profiles) if self.agent_settings["depth"] else []
+        return [*agents, *skills.tools(self.skills)]
 
     def team(self, session: Session) -> Team:
         """Return the agents that work in ``session``."""
@@ -159,6 +183,13 @@ def load_profiles(base: Base) -> tuple[dict[str, Profile], list[str]]:
         else:
             found.append(profile)
     return merged(BUILT_IN, found), problems
+
+
+def load_skills(base: Base) -> tuple[dict[str, Skill], list[str]]:
+    """Return all skills by name, and a sentence for each that is wrong. Later folders win."""
+    from aar.extensions.skills import discover
+
+    return discover(folders(base, "skills", shared=True))
 
 
 def folders(base: Base, kind: str, *, shared: bool = False) -> list[tuple[Path, Path | None]]:

@@ -79,6 +79,7 @@ class Runtime:
         approve_with: Program that answers questions where no person does.
         make_files: Makes the file access of an agent; an editor's sees what is not saved yet.
         profile: The agent that works, where it is not aar's plain self.
+        agent_name: Name of the agent that worked first, if it was one of those.
     """
 
     base: Base
@@ -96,6 +97,7 @@ class Runtime:
     approve_with: str | None = None
     make_files: Callable[..., WorkspaceFiles] = WorkspaceFiles
     profile: Profile | None = None
+    agent_name: str | None = None
     _background: dict[str, Process] = field(default_factory=dict[str, Process])
     _temporary: list[Path] = field(default_factory=list[Path])
     _checkpoints: dict[str, SessionCheckpoints] = field(default_factory=dict[str, SessionCheckpoints])
@@ -107,6 +109,7 @@ class Runtime:
         self._small = SmallModels(self.base)
         self.extras = Extras(self)
         self._below = False
+        self._begin_as(self.agent_name)
 
     @property
     def config(self) -> Config:
@@ -208,6 +211,26 @@ class Runtime:
             ConfigurationError: There is no such provider, or its settings are wrong.
         """
         self.active, _ = make_active_model(self.base, name=name)
+
+    def _begin_as(self, name: str | None) -> None:
+        if name is None:
+            return
+        try:
+            self.set_agent(name)
+        except ConfigurationError:
+            self.spawner.close()
+            raise
+
+    def set_agent(self, name: str | None) -> None:
+        """Let the agent ``name`` work, in agents that are made after this; ``None``: aar itself.
+
+        Raises:
+            ConfigurationError: There is no such agent, or its model cannot be used.
+        """
+        profile = None if name is None else self.extras.profile(name)
+        if profile is not None and profile.model is not None:
+            self.set_model(profile.model)
+        self.profile = profile
 
     def add_root(self, path: Path) -> None:
         """Let tools change files below ``path``, for agents that are made after this.
@@ -546,6 +569,7 @@ def open_runtime(
     interactive: bool = False,
     approve_with: str | None = None,
     driven: bool = False,
+    agent: str | None = None,
     **base_arguments: Any,
 ) -> Runtime:
     """Put a runtime together; nothing is sent and no process is started that is not needed for that.
@@ -558,6 +582,7 @@ def open_runtime(
         approve_with: Program that answers them otherwise.
         driven: Whether a program that drives the session answers questions; the mode is then chosen as
             without a person where a wall holds.
+        agent: ``--agent``: name of the agent that works.
         **base_arguments: As for `open_base`.
 
     Raises:
@@ -595,6 +620,7 @@ def open_runtime(
         raise
     return Runtime(
         base=base,
+        agent_name=agent,
         store=store,
         active=active,
         why_model=why,

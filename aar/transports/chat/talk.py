@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from aar.commands.base import Choice, Context, Failure, HealthCheck, Result, Submit, Table, Text, UiAction
-from aar.commands.registry import Registry, is_command_line
+from aar.commands.from_files import registry_for
+from aar.commands.registry import is_command_line
 from aar.core.agent import RunResult
 from aar.protocol.errors import AarError
 from aar.protocol.events import Approval, ApprovalRequest, Event
@@ -63,7 +64,7 @@ class Talk:
         self.ended_by: int | None = None
         self._reader, self._paper = reader, paper
         self._printer = ChatPrinter(paper)
-        registry = Registry()
+        registry = registry_for(conversation)
         self._context = Context(conversation, registry, ACTIONS, doctor)
         reader.completer.commands = lambda line: registry.complete(self._context, line)
         self._questions: asyncio.Queue[ApprovalRequest] = asyncio.Queue()

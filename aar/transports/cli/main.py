@@ -31,6 +31,8 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "auth": ("auth:auth", "Keep, list and forget keys of model servers."),
     "models": ("models:models", "List models, and fetch the embedded one."),
     "tools": ("tools:tools", "List the tools that the model gets."),
+    "agents": ("agents:agents", "List and show agents."),
+    "skills": ("skills:skills", "List and show skills."),
     "prompt": ("prompt:prompt", "Show the system prompt."),
     "trust": ("trust:trust", "Let this folder's own config, rules and hooks act."),
     "trace": ("trace:trace", "Show what a session did: times, tokens and money."),

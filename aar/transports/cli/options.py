@@ -20,6 +20,7 @@ _OPTIONS = {
     "add_dirs": click.option(
         "--add-dir", "add_dirs", multiple=True, type=_PATH, help="Another folder that may be changed."
     ),
+    "agent": click.option("--agent", metavar="NAME", help="Let this agent work (aar agents list)."),
     "cwd": click.option("--cwd", type=_PATH, help="Work in this folder."),
     "config_file": click.option("--config", "config_file", type=_PATH, help="One more config file."),
     "profile": click.option("--profile", metavar="NAME", help="Use [profiles.NAME] of the user's config."),
@@ -31,7 +32,7 @@ _OPTIONS = {
 }
 """By the names that `aar.runtime.open_base` and `aar.runtime.open_runtime` give them."""
 
-_BASE = tuple(name for name in _OPTIONS if name not in ("base_url", "add_dirs"))
+_BASE = tuple(name for name in _OPTIONS if name not in ("base_url", "agent", "add_dirs"))
 
 
 def runtime_options(command: Command) -> Command:

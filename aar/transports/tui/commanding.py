@@ -48,9 +48,10 @@ class CommandController:
     def connected(self, connection: Connection) -> None:
         """Take the open session; what was typed meanwhile runs now."""
         from aar.commands.base import Context
-        from aar.commands.registry import Registry
+        from aar.commands.from_files import registry_for
 
-        self._context = Context(connection.conversation, Registry(), frozenset(self._actions), self._examine)
+        registry = registry_for(connection.conversation)
+        self._context = Context(connection.conversation, registry, frozenset(self._actions), self._examine)
         self.refresh_suggestions()
         waiting, self._waiting = self._waiting, []
         for line in waiting:
