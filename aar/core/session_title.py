@@ -16,6 +16,7 @@ Ask = Callable[[str], Awaitable[str]]
 _PROMPT_CHARS: Final = 2000
 _TITLE_CHARS: Final = 60
 _EVENTS_LOOKED_AT: Final = 200
+_MARKS: Final = "\"'`*#“”„«» "
 _QUESTION: Final = (
     "Write a title of at most seven words for a work session that began with the request below. "
     "Answer with the title alone, in the language of the request.\n\n<request>\n{request}\n</request>"
@@ -62,5 +63,5 @@ def _first_request(session: Session) -> str:
 def clean_title(answer: str) -> str:
     """Return the title in a model's answer: its first line without quotes and marks, not too long."""
     line = next((line for line in answer.splitlines() if line.strip()), "")
-    line = " ".join(line.split()).strip("\"'`*#“”„«» ").removeprefix("Title:").strip().rstrip(".")
+    line = " ".join(line.split()).strip(_MARKS).removeprefix("Title:").strip(_MARKS).rstrip(".")
     return line if len(line) <= _TITLE_CHARS else line[:_TITLE_CHARS].rsplit(" ", 1)[0]
