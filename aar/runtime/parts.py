@@ -36,6 +36,7 @@ from aar.runtime.base import Base, log_failure, open_base
 from aar.runtime.checkpoints import SessionCheckpoints, make_store
 from aar.runtime.context import SmallModels, budget_of
 from aar.runtime.extras import Extras
+from aar.runtime.mcp import ServerTools
 from aar.runtime.models import make_active_model
 from aar.runtime.policy import choose_mode, make_policy, model_hosts, save_rule
 from aar.runtime.questions import make_ask
@@ -77,6 +78,7 @@ class Runtime:
         reasoning: How much the model thinks first; ``None``: its default.
         notices: Sentences for the user, told at the start of a run.
         approve_with: Program that answers questions where no person does.
+        mcp_configs: Files of ``--mcp-config``.
         make_files: Makes the file access of an agent; an editor's sees what is not saved yet.
         profile: The agent that works, where it is not aar's plain self.
         agent_name: Name of the agent that worked first, if it was one of those.
@@ -95,6 +97,7 @@ class Runtime:
     reasoning: str | int | None = None
     notices: list[str] = field(default_factory=list[str])
     approve_with: str | None = None
+    mcp_configs: Sequence[Path] = ()
     make_files: Callable[..., WorkspaceFiles] = WorkspaceFiles
     profile: Profile | None = None
     agent_name: str | None = None
@@ -107,6 +110,15 @@ class Runtime:
         self._prompt_mode = self.mode
         self._opened = OpenedModels(self.base)
         self._small = SmallModels(self.base)
+        self.servers = ServerTools(
+            self.base,
+            self.spawner,
+            self.registry,
+            self.notices,
+            self.mcp_configs,
+            interactive=self.interactive,
+            active=lambda: self.active,
+        )
         self.extras = Extras(self)
         self._below = False
         self._begin_as(self.agent_name)
@@ -315,7 +327,7 @@ class Runtime:
             make_context,
             sync=session.sync,
             checkpointer=self.checkpoints(session),
-            enabled=frozenset(tool.name for tool in tools),
+            enabled=self.servers.callable_names(tools),
             parallel=self.config.tools.parallel,
             max_calls=self.config.limits.tool_calls_per_step,
             max_output_chars=self.config.tools.max_output_chars,
@@ -340,6 +352,7 @@ class Runtime:
             survey=self.survey,
             log=log_failure,
             keep_output=outputs.keep,
+            prepare=self.servers.prepare,
             notes_model=self._small.model,
             budget=budget_of(self.base, session) if parent is None else parent.budget,
         )
@@ -410,7 +423,7 @@ class Runtime:
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools that the model may use: those enabled, and few for a small model."""
         self.extras.register()
-        specs = self.registry.specs(self.config.tools.enabled)
+        specs = self.servers.own_specs(self.registry, self.config.tools.enabled)
         if self.active.capabilities.compact_prompt and self.config.tools.enabled is None:
             few = _FEWEST_TOOLS if _is_led(self.active.capabilities) else _SMALL_TOOLS
             specs = [spec for spec in specs if spec.name in few]
@@ -470,6 +483,7 @@ class Runtime:
             self._resolve_name,
             coach=self._coach(files),
             settings=settings,
+            more_tools=self.servers.more_tools,
         )
 
     def _coach(self, files: WorkspaceFiles) -> FilesCoach | None:
@@ -552,6 +566,7 @@ class Runtime:
                 await process.kill()
         for checkpoints in self._checkpoints.values():
             await checkpoints.aclose()
+        await self.servers.aclose()
         await self.active.provider.aclose()
         await self._opened.aclose()
         await self._small.aclose()
@@ -569,6 +584,7 @@ def open_runtime(
     interactive: bool = False,
     approve_with: str | None = None,
     driven: bool = False,
+    mcp_configs: Sequence[Path] = (),
     agent: str | None = None,
     **base_arguments: Any,
 ) -> Runtime:
@@ -582,6 +598,7 @@ def open_runtime(
         approve_with: Program that answers them otherwise.
         driven: Whether a program that drives the session answers questions; the mode is then chosen as
             without a person where a wall holds.
+        mcp_configs: Files of ``--mcp-config``.
         agent: ``--agent``: name of the agent that works.
         **base_arguments: As for `open_base`.
 
@@ -633,6 +650,7 @@ def open_runtime(
         reasoning=base.config.model.reasoning,
         notices=notices,
         approve_with=approve_with,
+        mcp_configs=mcp_configs,
     )
 
 

@@ -21,6 +21,9 @@ _OPTIONS = {
         "--add-dir", "add_dirs", multiple=True, type=_PATH, help="Another folder that may be changed."
     ),
     "agent": click.option("--agent", metavar="NAME", help="Let this agent work (aar agents list)."),
+    "mcp_configs": click.option(
+        "--mcp-config", "mcp_configs", multiple=True, type=_PATH, metavar="FILE", help="More MCP servers."
+    ),
     "cwd": click.option("--cwd", type=_PATH, help="Work in this folder."),
     "config_file": click.option("--config", "config_file", type=_PATH, help="One more config file."),
     "profile": click.option("--profile", metavar="NAME", help="Use [profiles.NAME] of the user's config."),
