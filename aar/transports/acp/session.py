@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from aar.commands.base import Context, Failure, Submit, UiAction
-from aar.commands.registry import Registry, is_command_line
+from aar.commands.from_files import registry_for
+from aar.commands.registry import is_command_line
 from aar.core.agent import RunResult
 from aar.core.session import Session
 from aar.protocol.errors import AarError, ErrorKind
@@ -224,6 +225,7 @@ class EditorSession:
             self._take_up_model()
 
     async def _work(self, turn: Turn, content: tuple[ContentBlock, ...]) -> dict[str, Any]:
+        self._result = None
         if not self._told_start:
             self._told_start = True
             for notice in self.conversation.runtime.notices:
@@ -234,7 +236,6 @@ class EditorSession:
         return await self._run(turn, content)
 
     async def _run(self, turn: Turn, content: tuple[ContentBlock, ...]) -> dict[str, Any]:
-        self._result = None
         self.conversation.submit(content)
         return await self._follow(turn)
 
@@ -253,7 +254,7 @@ class EditorSession:
             raise _failed(result)
         if (remark := _REMARKS.get(result.stop_reason)) is not None:
             self._translator.say(f"\n\n{remark}", f"{result.run_id}.end")
-        usage = result.usage
+        usage = self.conversation.session.totals.usage  # of the whole session, as the protocol wants it
         return {
             "stopReason": _STOP_REASONS.get(result.stop_reason, "end_turn"),
             "usage": {

@@ -318,7 +318,8 @@ class Translator:
             self._compaction = event.id
             self._tell_compaction("in_progress")
         elif self._compaction is not None:
-            self._tell_compaction("cancelled" if event.state is AgentState.CANCELLED else "failed")
+            # No summary came: it was cancelled, or there was nothing to leave out.
+            self._tell_compaction("failed" if event.state is AgentState.ERROR else "cancelled")
             self._compaction = None
         if event.stop_reason is not None:
             self._tell_title(event.ts)
