@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Set
+from functools import cache
 from pathlib import PurePosixPath
 
 ReadFile = Callable[[str], str | None]
@@ -18,6 +20,11 @@ _ALWAYS_BOUND = frozenset(dir(builtins)) | {
     "__file__", "__name__", "__doc__", "__package__", "__spec__", "__path__", "__class__", "__builtins__",
     "__annotations__", "__module__", "__qualname__", "__debug__", "WindowsError",
 }  # fmt: skip
+_BINDING = frozenset({
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.arg, ast.Name,
+    ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping, ast.Global, ast.Nonlocal,
+})  # fmt: skip
+_NOTHING: frozenset[str] = frozenset()
 _DYNAMIC = frozenset({"exec", "eval", "globals", "locals", "vars", "setattr"})
 
 
@@ -30,14 +37,28 @@ def check_python(paths: Iterable[str], read: ReadFile, known: frozenset[str]) ->
         known: All paths of the project.
     """
     problems: list[str] = []
+    modules = _Modules(read)
     for path in paths:
         text = read(path) if path.endswith(".py") else None
         if text is not None:
-            problems += _check_file(path, text, read, known)
+            problems += _check_file(path, text, modules, known)
     return problems
 
 
-def _check_file(path: str, text: str, read: ReadFile, known: frozenset[str]) -> list[str]:
+class _Modules:
+    """What modules define, each read once however many import it."""
+
+    def __init__(self, read: ReadFile) -> None:
+        def defined(path: str) -> set[str] | None:
+            return _defined(read(path))
+
+        def functions(path: str) -> dict[str, ast.FunctionDef]:
+            return _functions(read(path))
+
+        self.defined, self.functions = cache(defined), cache(functions)
+
+
+def _check_file(path: str, text: str, modules: _Modules, known: frozenset[str]) -> list[str]:
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -47,8 +68,8 @@ def _check_file(path: str, text: str, read: ReadFile, known: frozenset[str]) -> 
     problems = [
         f"{path}: the name `{name}` is used but not defined or imported." for name in unbound_names(tree)
     ]
-    problems += _wrong_imports(path, tree, read, known)
-    return problems + _wrong_calls(path, tree, read, known)
+    problems += _wrong_imports(path, tree, modules, known)
+    return problems + _wrong_calls(path, tree, modules, known)
 
 
 def unbound_names(tree: ast.Module) -> list[str]:
@@ -66,7 +87,9 @@ def unbound_names(tree: ast.Module) -> list[str]:
     return [name for name in used if name not in bound]
 
 
-def _binds(node: ast.AST) -> set[str]:
+def _binds(node: ast.AST) -> Set[str]:
+    if type(node) not in _BINDING:  # nearly all nodes
+        return _NOTHING
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return {node.name}
@@ -77,22 +100,22 @@ def _binds(node: ast.AST) -> set[str]:
         case ast.Name() if not isinstance(node.ctx, ast.Load):
             return {node.id}
         case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
-            return {node.name} if node.name else set()
+            return {node.name} if node.name else _NOTHING
         case ast.MatchMapping():
-            return {node.rest} if node.rest else set()
+            return {node.rest} if node.rest else _NOTHING
         case ast.Global() | ast.Nonlocal():
             return set(node.names)
         case _:
-            return set()
+            return _NOTHING
 
 
-def _wrong_imports(path: str, tree: ast.Module, read: ReadFile, known: frozenset[str]) -> list[str]:
+def _wrong_imports(path: str, tree: ast.Module, modules: _Modules, known: frozenset[str]) -> list[str]:
     problems: list[str] = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom):
             continue
         source = _module_file(path, node, known)
-        names = _defined(read(source)) if source is not None else None
+        names = modules.defined(source) if source is not None else None
         if source is None or names is None:
             continue
         folder = PurePosixPath(source).parent.as_posix() if source.endswith("__init__.py") else None
@@ -103,14 +126,14 @@ def _wrong_imports(path: str, tree: ast.Module, read: ReadFile, known: frozenset
     return problems
 
 
-def _wrong_calls(path: str, tree: ast.Module, read: ReadFile, known: frozenset[str]) -> list[str]:
+def _wrong_calls(path: str, tree: ast.Module, modules: _Modules, known: frozenset[str]) -> list[str]:
     """Return sentences about calls that do not fit the function's parameters."""
     functions = {node.name: (node, path) for node in tree.body if isinstance(node, ast.FunctionDef)}
     for node in tree.body:
         source = _module_file(path, node, known) if isinstance(node, ast.ImportFrom) else None
         if source is None or not isinstance(node, ast.ImportFrom):
             continue
-        theirs = _functions(read(source))
+        theirs = modules.functions(source)
         for alias in node.names:
             if alias.name in theirs:
                 functions[alias.asname or alias.name] = (theirs[alias.name], source)
@@ -135,10 +158,10 @@ def _functions(text: str | None) -> dict[str, ast.FunctionDef]:
 
 def _rebound(tree: ast.Module) -> set[str]:
     """Return names that are bound by more than their definition or import: these prove nothing."""
-    names: list[str] = []
+    names: Counter[str] = Counter()
     for node in ast.walk(tree):
-        names += _binds(node)
-    return {name for name in names if names.count(name) > 1}
+        names.update(_binds(node))
+    return {name for name, count in names.items() if count > 1}
 
 
 def _misfit(call: ast.Call, function: ast.FunctionDef) -> str | None:
