@@ -305,7 +305,7 @@ _CALL = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(_CALL, max_size=4), st.integers(1, 9))
 def test_every_call_that_was_rendered_is_parsed_back_the_same(
     calls: list[tuple[str, dict[str, Any]]], size: int
@@ -332,7 +332,7 @@ _PARTS = st.lists(
 ).map("\n".join)  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_PARTS, st.lists(st.integers(1, 12), min_size=1, max_size=5), st.booleans())
 def test_the_result_does_not_depend_on_the_pieces_and_nothing_is_lost(
     text: str, sizes: list[int], cut: bool

@@ -321,7 +321,7 @@ _PARTS = st.one_of(
 _ANSWERS = st.lists(_PARTS, max_size=12).map("".join)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(_ANSWERS, st.lists(st.integers(1, 9), min_size=1, max_size=6), st.booleans())
 def test_the_result_does_not_depend_on_the_pieces(text: str, sizes: list[int], strict: bool) -> None:
     pieces: list[str] = []
@@ -340,7 +340,7 @@ def test_the_result_does_not_depend_on_the_pieces(text: str, sizes: list[int], s
     assert shown + parsed.rest == parsed.prose == shown_whole + whole.rest
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(_ANSWERS)
 def test_text_is_never_lost(text: str) -> None:
     shown, parsed = run(TextCallParser(RESOLVE), list(text))
@@ -352,14 +352,14 @@ def test_text_is_never_lost(text: str) -> None:
     assert all(char in rest for char in "".join(parsed.prose.split())), "prose is the text without the calls"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.text(max_size=40), _VALUES.map(json.dumps), st.text(max_size=40))
 def test_random_json_in_prose_is_no_call(before: str, value: str, after: str) -> None:
     text = f"{before}\n{value}\n{after}"
     assert parse(text).calls == ()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(_NAMES.filter(lambda name: name in TOOLS), st.dictionaries(st.text(max_size=8), _VALUES, max_size=4))
 def test_every_call_written_as_json_comes_back_the_same(name: str, arguments: dict[str, Any]) -> None:
     if arguments.get("type") == "object":

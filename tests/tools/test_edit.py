@@ -74,7 +74,7 @@ ends = st.sampled_from(["\n", "\r\n"])
 text_of_lines = st.lists(st.tuples(line, ends), max_size=12).map(lambda rows: "".join(a + b for a, b in rows))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(text_of_lines, line, st.text("xyz \n", max_size=10), st.data())
 def test_text_outside_a_match_never_changes(text: str, extra: str, new: str, data: st.DataObject) -> None:
     old = extra

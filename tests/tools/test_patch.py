@@ -20,7 +20,7 @@ lines = st.lists(
 texts = st.tuples(lines, st.booleans()).map(lambda t: "\n".join(t[0]) + ("\n" if t[1] and t[0] else ""))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(texts, texts)
 def test_a_unified_diff_of_ours_applies_back(before: str, after: str) -> None:
     if before == after:
