@@ -35,7 +35,7 @@ _OPTIONS = {
 }
 """By the names that `aar.runtime.open_base` and `aar.runtime.open_runtime` give them."""
 
-_BASE = tuple(name for name in _OPTIONS if name not in ("base_url", "agent", "add_dirs"))
+_BASE = tuple(name for name in _OPTIONS if name not in ("base_url", "agent", "add_dirs", "mcp_configs"))
 
 
 def runtime_options(command: Command) -> Command:
