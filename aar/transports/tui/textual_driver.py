@@ -47,7 +47,7 @@ class PatientOutput:
             own = os.open(os.ttyname(fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             own = fd
-        self._fd, self._is_own = own, own != fd
+        self._fd = own
 
     def write(self, text: str) -> None:
         """Keep ``text`` until `flush`, or until much has gathered."""
@@ -71,18 +71,16 @@ class PatientOutput:
                 self._lost = True
                 self._gone()
                 return
-            self._lost = time.monotonic() > self._until
+            if time.monotonic() > self._until:
+                return
 
     def give_up_soon(self) -> None:
         """Throw away what the terminal does not take within a second."""
         self._until = min(self._until, time.monotonic() + _LAST_S)
 
-    def close(self) -> None:
-        """Close the file."""
-        self._lost = True
-        if self._is_own:
-            with contextlib.suppress(OSError):
-                os.close(self._fd)
+    def take_time(self) -> None:
+        """Wait for the terminal again: the process goes on after it was suspended."""
+        self._until = float("inf")
 
 
 class TerminalDriver(LinuxDriver):
@@ -103,7 +101,11 @@ class TerminalDriver(LinuxDriver):
         """Write the rest if that goes quickly."""
         self.give_up_soon()
         super().close()
-        self._output.close()
+
+    def start_application_mode(self) -> None:
+        """Begin, or go on after the process was suspended."""
+        self._output.take_time()
+        super().start_application_mode()
 
     def run_input_thread(self) -> None:
         """Hand on what is typed until the end of the app, or of the terminal."""
