@@ -108,6 +108,23 @@ def test_models_are_completed_with_those_of_the_config(project: Path) -> None:
     assert "ollama/" in completed(project, "aar run --model o")
 
 
+def test_completing_a_session_imports_nothing_heavy(project: Path) -> None:
+    code = (
+        "import os, sys; os.environ.update(_AAR_COMPLETE='bash_complete', COMP_WORDS='aar sessions show ', COMP_CWORD='3')\n"
+        "from aar.transports.cli.main import run_cli\n"
+        "print(run_cli([]), [n for n in ('pydantic', 'aar.runtime', 'httpx2') if n in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=project,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == "0 []"
+
+
 def test_completing_imports_neither_commands_nor_anything_heavy(project: Path) -> None:
     code = (
         "import os, sys; os.environ.update(_AAR_COMPLETE='bash_complete', COMP_WORDS='aar ', COMP_CWORD='1')\n"

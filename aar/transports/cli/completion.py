@@ -84,6 +84,42 @@ def _configured(file: Path) -> list[str]:
     return [name for name in found if isinstance(name, str)]
 
 
+_SESSION_FLAGS = ("--session", "--fork")
+_SESSION_COMMANDS = ("show", "delete", "export", "fork", "rename", "replay")
+
+
+def answer_quickly() -> bool:
+    """Complete a session or model without importing the command that wants it; tell whether that was it."""
+    import os
+
+    from aar.transports.cli.main import COMPLETING, cli
+
+    shell, _, act = os.environ[COMPLETING].partition("_")
+    found = get_completion_class(shell)
+    if found is None or act != "complete":
+        return False
+    asked = found(cli, {}, "aar", COMPLETING)
+    args, incomplete = asked.get_completion_args()
+    complete = None if incomplete.startswith("-") else _by_words(args)
+    if complete is None:
+        return False
+    context = click.Context(cli)
+    for item in complete(context, cli.params[0], incomplete):
+        click.echo(asked.format_completion(item))
+    return True
+
+
+def _by_words(args: list[str]) -> Completer | None:
+    """Return what completes the word behind ``args``, where that can be told without the command."""
+    if args and args[-1] in _SESSION_FLAGS:
+        return complete_sessions
+    if args and args[-1] == "--model":
+        return complete_models
+    if len(args) == 2 and args[0] == "sessions" and args[1] in _SESSION_COMMANDS:
+        return complete_sessions
+    return complete_sessions if args == ["trace"] else None
+
+
 _BY_NAME = {"session_id": complete_sessions, "fork_id": complete_sessions, "model": complete_models}
 
 

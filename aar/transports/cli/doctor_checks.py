@@ -78,9 +78,15 @@ def _guarded(name: str, look: Callable[[], Check]) -> Check:
     try:
         return look()
     except AarError as error:
-        return Check(name, "fail", str(error))
+        return Check(name, "fail", *split(error))
     except Exception as error:
         return Check(name, "fail", f"{type(error).__name__}: {error}")
+
+
+def split(error: AarError, fix: str = "") -> tuple[str, str]:
+    """Return what is wrong, and what to do about it: messages of aar say both, in this order."""
+    wrong, stop, rest = str(error).partition(". ")
+    return (f"{wrong}.", rest) if stop else (str(error), fix)
 
 
 def load(options: dict[str, Any]) -> tuple[Base | None, str]:

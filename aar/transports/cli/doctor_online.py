@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from aar.protocol.errors import AarError
-from aar.transports.cli.doctor_checks import Check, load
+from aar.transports.cli.doctor_checks import Check, load, split
 
 if TYPE_CHECKING:
     from aar.runtime import Base
@@ -67,7 +67,7 @@ async def _look(base: Base, name: str, *, main: bool) -> Check:
     except TimeoutError:
         return Check(title, bad, f"no answer within {TIMEOUT_S:.0f} s", "check base_url and the network")
     except AarError as error:
-        return Check(title, bad, str(error), "check base_url, the key and the network")
+        return Check(title, bad, *split(error, "check base_url, the key and the network"))
     if not there:
         return Check(title, "ok", "the server does not tell its models; not checked further")
     if not any(known == model or known.rpartition("/")[2] == model for known in there):

@@ -16,7 +16,7 @@ from aar.transports.cli.groups import NearestGroup
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_COMPLETING = "_AAR_COMPLETE"
+COMPLETING = "_AAR_COMPLETE"
 """Variable that a shell's completion sets; the name is click's."""
 _COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run:run", "Do one task and print the answer."),
@@ -31,6 +31,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "auth": ("auth:auth", "Keep, list and forget keys of model servers."),
     "models": ("models:models", "List models, and fetch the embedded one."),
     "tools": ("tools:tools", "List the tools that the model gets."),
+    "mcp": ("mcp:mcp", "List, add and try MCP servers, or serve aar as one."),
     "agents": ("agents:agents", "List and show agents."),
     "skills": ("skills:skills", "List and show skills."),
     "mcp": ("mcp:mcp", "List, add and try MCP servers, or serve aar as one."),
@@ -63,7 +64,7 @@ class LazyGroup(NearestGroup):
             return None
         module, attribute = entry[0].split(":")
         command: click.Command = getattr(importlib.import_module(f"aar.transports.cli.{module}"), attribute)
-        if _COMPLETING in os.environ:
+        if COMPLETING in os.environ:
             from aar.transports.cli.completion import attach
 
             attach(command)
@@ -115,6 +116,11 @@ def cli(ctx: click.Context) -> None:
 def run_cli(argv: list[str]) -> int:
     """Run the command line ``argv`` and return its exit code; errors become one sentence on stderr."""
     streams.secure_streams()
+    if COMPLETING in os.environ:
+        from aar.transports.cli.completion import answer_quickly
+
+        if answer_quickly():
+            return 0
     if "--json" in argv or argv[:2] in (["policy", "check"], ["config", "get"]):
         streams.machine_output()
     code = _guarded(argv)
