@@ -32,6 +32,8 @@ _SINGLE_FILES = {
     "CLAUDE.md": "rules",
     "CLAUDE.local.md": "rules",
     ".mcp.json": "mcp",
+    ".cursor/mcp.json": "mcp",
+    ".vscode/mcp.json": "mcp",
     ".env": "environment",
 }
 _TREES = (".aar", ".agents")

@@ -41,6 +41,7 @@ from aar.runtime.models import make_active_model
 from aar.runtime.policy import choose_mode, make_policy, model_hosts, save_rule
 from aar.runtime.questions import make_ask
 from aar.runtime.resilience import OpenedModels, make_runner
+from aar.runtime.web import register_search, web_settings
 from aar.safety.environment import secret_values
 from aar.safety.files import WorkspaceFiles
 from aar.safety.policy import SafetyPolicy
@@ -110,6 +111,7 @@ class Runtime:
         self._prompt_mode = self.mode
         self._opened = OpenedModels(self.base)
         self._small = SmallModels(self.base)
+        register_search(self.config, self.registry)
         self.servers = ServerTools(
             self.base,
             self.spawner,
@@ -548,7 +550,10 @@ class Runtime:
             read_only=self.mode == "plan",
             max_output_chars=self.config.tools.max_output_chars,
             background=self._background,
-            settings={"bash.timeout": self.config.tools.timeout("bash", 120)},
+            settings={
+                "bash.timeout": self.config.tools.timeout("bash", 120),
+                **web_settings(self.config),
+            },
             checkpointer=self.checkpoints(session),
         )
 

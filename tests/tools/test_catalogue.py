@@ -21,7 +21,7 @@ from tests.support.work import calls_made
 SPECS = builtin_tools()
 NAMES = {
     "read_file", "write_file", "edit_file", "apply_patch", "list_directory", "find_files", "grep", "bash",
-    "bash_output", "kill_shell", "read_output", "todo", "plan", "ask_user",
+    "bash_output", "kill_shell", "read_output", "todo", "plan", "ask_user", "web_fetch",
 }  # fmt: skip
 
 
