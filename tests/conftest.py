@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -36,6 +39,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         # Below nohup: what the tests start would not end with its terminal. A handler is not inherited.
         signal.signal(signal.SIGHUP, lambda *_: None)
+    if not hasattr(config, "workerinput"):
+        _take_temporary_folder(config)
     os.environ.pop("AAR_UPDATE_SCREENS", None)
     if config.getoption("--update-screens"):
         os.environ["AAR_UPDATE_SCREENS"] = "1"
+
+
+def _take_temporary_folder(config: pytest.Config) -> None:
+    """Let what tests start, and kill before it can tidy up, keep its temporary files where they are removed."""
+    tempfile.gettempdir()  # remembered: folders of failed tests stay where pytest puts them
+    folder = tempfile.mkdtemp(prefix="aar-tests-")
+    os.environ["TMPDIR"] = folder
+
+    def remove(_function: object, path: str, _error: object) -> None:
+        with contextlib.suppress(OSError):
+            os.rmdir(path)  # what hides folders may not be looked into
+
+    config.add_cleanup(lambda: shutil.rmtree(folder, onerror=remove))
