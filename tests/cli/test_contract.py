@@ -30,6 +30,7 @@ _FILES: dict[str, bytes] = {
     "PROMPT": b"Be brief.",
     "SCHEMA": json.dumps(_SCHEMA).encode(),
     "CONFIG": b"[profiles.small.limits]\nsteps = 5\n",
+    "MCP": b'{"mcpServers": {}}',
     "WRONG": b"[limits]\nsteps = 0\n",
 }
 _NEW = ("ANSWER", "OUT", "BUNDLE")
