@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,24 @@ PNG = base64.b64encode(
         "1f15c4890000000d49444154789c6360000002000001e221bc330000000049454e44ae426082"
     )
 ).decode()
+
+
+SERVER = """
+import json, os, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    result = {}
+    if asked["method"] == "initialize":
+        version = asked["params"]["protocolVersion"]
+        info = {"name": "s", "version": "1"}
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+    elif asked["method"] == "tools/list":
+        tool = {"name": "say_" + os.environ["A"], "description": "Says it.", "inputSchema": {"type": "object"}}
+        result = {"tools": [tool]}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
 
 
 @pytest.fixture
@@ -46,7 +65,7 @@ async def test_every_capability_that_is_told_is_served(project: Path, hello: str
     async with Editor.inside(model=hello) as editor:
         told = (await editor.greet())["agentCapabilities"]
         assert told["loadSession"] is True
-        assert told["mcpCapabilities"] == {"http": False, "sse": False}
+        assert told["mcpCapabilities"] == {"http": True, "sse": True}
         session = await editor.new(project)
         await editor.say(session, "Hi.")
         opened = {"sessionId": session, "cwd": str(project), "mcpServers": []}
@@ -242,13 +261,35 @@ async def test_other_folders_can_be_written_when_they_were_added(project: Path, 
         assert list(editor.calls().values())[-1]["rawInput"]["path"] == str(more / "x.txt")
 
 
-async def test_servers_of_the_editor_are_not_used_and_that_is_said(project: Path, hello: str) -> None:
-    server = {"name": "x", "command": "/bin/false", "args": [], "env": []}
-    async with Editor.inside(model=hello) as editor:
-        await editor.greet(FULL)
+async def test_servers_of_the_editor_bring_tools(project: Path, tmp_path: Path) -> None:
+    program = str(project / "server.py")
+    Path(program).write_text(SERVER)
+    server = {
+        "name": "my files",
+        "command": sys.executable,
+        "args": [program],
+        "env": [{"name": "A", "value": "b"}],
+    }
+    async with Editor.inside(model=script(tmp_path / "m.json", "Done.", after="last")) as editor:
+        assert (await editor.greet(FULL))["agentCapabilities"]["mcpCapabilities"]["http"] is True
         made = await editor.call("session/new", cwd=str(project), mcpServers=[server])
-        await editor.say(made["sessionId"], "Hi.")
-        assert any("MCP servers are not supported" in notice["title"] for notice in editor.told("notice"))
+        assert editor.server is not None
+        bridge = editor.server._sessions[made["sessionId"]].conversation.runtime.servers.bridge
+        assert bridge is not None
+        async with asyncio.timeout(20):
+            while not any(spec.name == "mcp__my_files__say_b" for spec in bridge.offered()):
+                await asyncio.sleep(0.05)
+        other = await editor.new(project)
+        assert editor.server._sessions[other].conversation.runtime.servers.bridge is None
+
+
+@pytest.mark.parametrize(
+    "server", [7, {}, {"name": "x"}, {"name": "x", "command": "y", "args": [1]}, {"name": "x", "type": "acp"}]
+)
+async def test_servers_that_are_none_are_refused(project: Path, hello: str, server: Any) -> None:
+    async with Editor.inside(model=hello) as editor:
+        await editor.greet()
+        assert (await editor.fail("session/new", cwd=str(project), mcpServers=[server]))["code"] == -32602
 
 
 # --- settings ------------------------------------------------------------------------------------------------

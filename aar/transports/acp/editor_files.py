@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from aar.protocol.errors import ToolCategory, ToolFailure
 from aar.protocol.ports import FileStamp
-from aar.safety.files import WorkspaceFiles
+from aar.safety.files import MAX_WHOLE_FILE, WorkspaceFiles
 from aar.transports.acp.messages import RpcError
 
 Read = Callable[[str], str]
@@ -82,7 +82,12 @@ class EditorFiles(WorkspaceFiles):
         # `open_binary` of the class above would be this class's own.
         with WorkspaceFiles.open_binary(self, path) as file:
             info = os.fstat(file.fileno())
-            data = file.read()
+            data = file.read(MAX_WHOLE_FILE + 1)
+        if len(data) > MAX_WHOLE_FILE:
+            raise ToolFailure(
+                ToolCategory.INVALID_ARGUMENTS,
+                f"{path} is larger than {MAX_WHOLE_FILE >> 20} MiB. Work on it with a command.",
+            )
         return data, info
 
     def _current(self, path: str, data: bytes) -> bytes:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from aar.commands.registry import Registry
-from aar.config.paths import paths, project_root
+from aar.config.paths import ensure, paths, project_root
 from aar.memory.session_store import SessionStore
 from aar.protocol.errors import StorageError
 from aar.runtime.parts import Runtime, open_runtime
@@ -33,14 +36,28 @@ def base_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in _BASE_OPTIONS}
 
 
-def make_runtime(options: Mapping[str, Any], folder: Path, more: Sequence[Path]) -> Runtime:
-    """Put the parts together for a folder.
+def make_runtime(
+    options: Mapping[str, Any], folder: Path, more: Sequence[Path], servers: Mapping[str, Any]
+) -> Runtime:
+    """Put the parts together for a folder; ``servers`` are the editor's MCP servers.
 
     Raises:
         AarError: A setting or key is wrong.
     """
     given: dict[str, Any] = {**options, "cwd": folder, "add_dirs": (*options.get("add_dirs", ()), *more)}
-    return open_runtime(interactive=True, **given)
+    if not servers:
+        return open_runtime(interactive=True, **given)
+    # A file, as `--mcp-config` takes it; read while the runtime lives, and for this user alone.
+    own = paths().runtime
+    ensure(own)
+    descriptor, name = tempfile.mkstemp(prefix="editor-", suffix=".json", dir=own)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump({"mcpServers": dict(servers)}, file)
+    given["mcp_configs"] = (*options.get("mcp_configs", ()), Path(name))
+    try:
+        return open_runtime(interactive=True, **given)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
 def session_store() -> SessionStore:

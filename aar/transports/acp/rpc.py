@@ -124,7 +124,13 @@ class Connection:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}", {"method": method[:200]})
         params = params_of(message)
         # Handlers note synchronously what a later line may refer to, such as a turn that is cancelled.
-        task = self._loop.create_task(_finish(handler(params)))
+        try:
+            work = handler(params)
+        except RpcError:
+            raise
+        except Exception as error:
+            raise self._explain(method, error) from None
+        task = self._loop.create_task(_finish(work))
         self._tasks.add(task)
         if request_id is not None:
             self._running[request_id] = (task, method, params)

@@ -170,26 +170,26 @@ class Server:
         """Put a runtime together for the folder, open a session in it and connect it."""
         folder, more = _folder(params), _more_folders(params)
         servers = _servers(params)
-        task = asyncio.ensure_future(self._opened(folder, more, open_session))
+        task = asyncio.ensure_future(self._opened(folder, more, servers, open_session))
         self._opening.add(task)
         try:
             session = await task
         finally:
             self._opening.discard(task)
-        if servers:
-            session.conversation.runtime.notices.append(
-                f"MCP servers are not supported yet; {len(servers)} of the editor's are not used."
-            )
         self._greet_soon(session)
         return session
 
     async def _opened(
-        self, folder: Path, more: list[Path], open_session: Callable[[Runtime], Session]
+        self,
+        folder: Path,
+        more: list[Path],
+        servers: dict[str, Any],
+        open_session: Callable[[Runtime], Session],
     ) -> EditorSession:
         from aar.transports.acp.opening import make_runtime
         from aar.transports.acp.session import attach
 
-        made = asyncio.ensure_future(asyncio.to_thread(make_runtime, self._options, folder, more))
+        made = asyncio.ensure_future(asyncio.to_thread(make_runtime, self._options, folder, more, servers))
         try:
             runtime = await asyncio.shield(made)
         except asyncio.CancelledError:
@@ -310,13 +310,41 @@ def _more_folders(params: dict[str, Any]) -> list[Path]:
     return folders
 
 
-def _servers(params: dict[str, Any]) -> list[object]:
-    given = params.get("mcpServers")
+def _servers(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the editor's MCP servers, by name, in the shape of ``mcpServers`` files."""
+    given: object = params.get("mcpServers")
     if given is None:
-        return []
+        return {}
     if not isinstance(given, list):
         raise invalid_params("mcpServers must be a list")
-    return given  # pyright: ignore[reportUnknownVariableType]
+    servers: dict[str, Any] = {}
+    for item in given:  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(item, dict):
+            raise invalid_params("an MCP server must be an object")
+        told: dict[str, Any] = item  # pyright: ignore[reportUnknownVariableType]
+        servers[_string(told, "name")] = _server(told)
+    return servers
+
+
+def _server(told: dict[str, Any]) -> dict[str, Any]:
+    kind = told.get("type", "stdio")
+    if kind in ("http", "sse"):
+        return {"type": kind, "url": _string(told, "url"), "headers": _pairs(told.get("headers"))}
+    if kind != "stdio":
+        raise invalid_params(f"MCP servers of type {str(kind)[:20]!r} are not spoken to")
+    args: object = told.get("args") or []
+    if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):  # pyright: ignore[reportUnknownVariableType]
+        raise invalid_params("args of an MCP server must be strings")
+    return {"command": _string(told, "command"), "args": args, "env": _pairs(told.get("env"))}
+
+
+def _pairs(given: object) -> dict[str, str]:
+    """Return a list of ``{name, value}`` as a table."""
+    items: list[Any] = given if isinstance(given, list) else []  # pyright: ignore[reportUnknownVariableType]
+    try:
+        return {str(item["name"]): str(item["value"]) for item in items}
+    except (TypeError, KeyError):
+        raise invalid_params("env and headers of an MCP server are lists of name and value") from None
 
 
 def _position(cursor: object) -> int:

@@ -166,6 +166,8 @@ class EditorSession:
     def greet(self) -> None:
         """Tell what the editor wants to know once it has the session's id."""
         self._update({"sessionUpdate": "available_commands_update", "availableCommands": self._commands()})
+        if not self._closed:
+            self.conversation.runtime.servers.start()
 
     def _commands(self) -> list[dict[str, Any]]:
         return [
