@@ -27,6 +27,7 @@ from aar.protocol.errors import UsageError
 from aar.runtime.undo import OnConflict, UndoReport
 
 _SCOPES = ("both", "files", "conversation")
+_GOING = {"both": "Files and conversation", "files": "Files only", "conversation": "Conversation only"}
 _CONFLICTS = {"force": "force", "keep-both": "keep_both"}
 _MOST = 30
 _MOST_PROMPTS = 200
@@ -83,11 +84,13 @@ async def _rewind(context: Context, argument: str) -> Result:
     shown = places[-_MOST_PROMPTS:][::-1]
     items = tuple(
         ChoiceItem(
-            one_line(place.text, 80) or "(no text)", f"/rewind {place.seq} {scope}", f"event {place.seq}"
+            one_line(place.text, 80) or "(no text)",
+            f"/rewind {place.seq} {scope}",
+            "the last one" if back == 1 else f"{back} prompts back",
         )
-        for place in shown
+        for back, place in enumerate(shown, 1)
     )
-    return Choice(f"Go back to before which prompt? ({scope})", items, "/redo comes back.")
+    return Choice("Go back to before which prompt?", items, f"{_GOING[scope]}; /redo comes back.")
 
 
 def _told(report: UndoReport, line: str) -> Result:
@@ -100,9 +103,10 @@ def _told(report: UndoReport, line: str) -> Result:
         )
         return Choice(f"You changed these files since, so nothing was done: {names}", items)
     verb = {"undo": "Undone", "redo": "Done again"}[report.kind]
-    parts = [f"**{verb}** ({report.scope})."]
+    parts = [f"**{verb}**: {_GOING[report.scope].lower()}."]
+    restored = "Files put back" if report.kind == "undo" else "Files changed again"
     for title, lines in (
-        ("Files that are as they were", [f"`{path}`" for path in report.restored]),
+        (restored, [f"`{path}`" for path in report.restored]),
         ("Your versions are in", [f"`{path}`" for path in report.beside.values()]),
         ("Changed by you only, left as they are", [f"`{path}`" for path in report.left_alone]),
         ("No checkpoint has them", [f"`{path}`: {why}" for path, why in report.not_kept.items()]),

@@ -21,6 +21,7 @@ from aar.protocol.events import (
     ToolResult,
     UserMessage,
 )
+from aar.protocol.messages import TextBlock
 from aar.safety.shell_types import words
 
 Scope = Literal["conversation", "files", "both"]
@@ -138,7 +139,7 @@ class History:
             case ToolResult():
                 self._on_result(event)
             case UserMessage() if event.agent_id == "main" and event.source in ("prompt", "queue"):
-                said = " ".join(getattr(block, "text", "") for block in event.content).split()
+                said = " ".join(block.text for block in event.content if isinstance(block, TextBlock)).split()
                 place = Place(self._seq, " ".join(said)[:80])
                 self._course = replace(self._course, prompts=(*self._course.prompts, place))
                 self.undone = [item for item in self.undone if item.scope == "files"]

@@ -224,3 +224,30 @@ async def test_commands_that_are_added_later_are_offered_and_run(project: Path) 
         await until(pilot, lambda: "Name the session loudly" in screen_text(pilot.app))
         await enter(pilot, "/shout hello")
         await until(pilot, lambda: talk(pilot).session.title == "HELLO")
+
+
+async def test_a_rewind_brings_the_prompt_back_and_redo_the_conversation(project: Path) -> None:
+    steps = ({"text": f"The answer to {words}."} for words in ("first", "second"))
+    async with screen(project, *steps) as pilot:
+        area = pilot.app.query_one(PromptArea)
+        for words in ("first", "second"):
+            talk(pilot).submit(words)
+            await until(pilot, lambda words=words: f"The answer to {words}." in screen_text(pilot.app))
+            await until(pilot, lambda: not talk(pilot).running)
+        pilot.app.commanding.run(f"/rewind {said(pilot)[-1].seq}")  # pyright: ignore
+        await until(pilot, lambda: area.text == "second")
+        await until(pilot, lambda: "answer to second" not in screen_text(pilot.app))
+        assert "The answer to first." in screen_text(pilot.app)
+        assert "Esc interrupts" not in screen_text(pilot.app)
+        pilot.app.commanding.run("/redo")  # pyright: ignore
+        await until(pilot, lambda: "The answer to second." in screen_text(pilot.app))
+        assert "Went back" not in screen_text(pilot.app)
+
+
+async def test_the_list_of_prompts_names_them_without_their_attached_files(project: Path) -> None:
+    async with screen(project) as pilot:
+        await enter(pilot, "look at @a.txt please")
+        await until(pilot, lambda: said(pilot) and not talk(pilot).running)
+        pilot.app.commanding.run("/rewind")  # pyright: ignore
+        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+        await until(pilot, lambda: "look at @a.txt please  the last one" in screen_text(pilot.app))

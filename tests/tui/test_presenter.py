@@ -245,6 +245,24 @@ def test_a_rewound_conversation_ends_where_it_went_back_to() -> None:
     assert kinds(presenter) == ["UserBlock", "AnswerBlock", "MarkBlock"]
 
 
+def test_a_stored_session_in_which_a_run_has_no_end_does_not_seem_to_work() -> None:
+    presenter = Presenter()
+    presenter.load([StateEvent(state=AgentState.RUNNING, seq=1), user("one", 2)])
+    assert not presenter.status.working
+    assert presenter.status.activity == ""
+
+
+def test_a_blocked_host_is_told_with_the_command_that_opens_it() -> None:
+    result = ToolResult(
+        call_id="c", tool_name="bash", output="", is_error=True, would_allow=("pypi.org", "pypi.org"), seq=2
+    )
+    (notice,) = [block for block in taken(user("one", 1), result).blocks if isinstance(block, NoticeBlock)]
+    assert notice.message.count("/sandbox allow pypi.org ") == 1
+    stored = Presenter()
+    stored.load([user("one", 1), result])
+    assert kinds(stored) == ["UserBlock", "ToolBlock"]
+
+
 def test_files_going_back_leaves_the_conversation() -> None:
     presenter = taken(user("one", 1), user("two", 2), Rewind(to_seq=1, scope="files", seq=3))
     assert kinds(presenter) == ["UserBlock", "UserBlock", "MarkBlock"]

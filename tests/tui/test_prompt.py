@@ -268,6 +268,12 @@ async def test_ctrl_c_copies_then_clears_then_tells_how_to_quit() -> None:
         await pilot.pause()
         assert [copy.text for copy in app.of(messages.CopyWanted)] == ["c"]
         assert app.area.text == "abc"
+        app.area.selected_elsewhere = lambda: "from the transcript"
+        await pilot.press("right", "ctrl+c")
+        await pilot.pause()
+        assert app.of(messages.CopyWanted)[-1].text == "from the transcript"
+        assert app.area.text == "abc"
+        app.area.selected_elsewhere = str
         await pilot.press("right", "ctrl+c")
         assert app.area.text == ""
         await pilot.press("ctrl+c")

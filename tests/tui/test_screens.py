@@ -20,6 +20,7 @@ from aar.config.paths import paths
 from aar.config.trust import TrustStore
 from aar.runtime import models as runtime_models
 from aar.transports.tui.app import AarApp
+from aar.transports.tui.keys import shown_keys
 from aar.transports.tui.layout import Look
 from aar.transports.tui.screens.diff_view import DiffView
 from aar.transports.tui.screens.picker import Picker, Row, matches, row_content
@@ -93,6 +94,8 @@ def test_every_word_of_a_query_must_stand_in_the_row() -> None:
 
 
 def test_a_row_is_harmless_and_no_markup() -> None:
+    narrow = row_content(Row("1", "a model", "needs a key that is not there"), 30).plain
+    assert narrow == "  a model\n    needs a key that is not\n    there"
     line = row_content(Row("1", "[bold]x[/]\x1b[2J\nnew", "\u202edetail"))
     assert line.plain.startswith("  [bold]x[/]␛[2J")
     assert not set(line.plain) & {"\x1b", "\n", "\u202e"}
@@ -386,3 +389,15 @@ async def test_the_first_line_of_the_status_command_stands_in_the_footer(project
 async def test_a_status_command_that_fails_is_told(project: Path) -> None:
     async with opened(project, sets=("tui.status_command=exit 3",)) as (app, pilot):
         await until(pilot, lambda: "status_command ended with exit 3" in screen_text(app))
+
+
+def test_the_list_of_keys_keeps_its_columns_on_a_narrow_screen() -> None:
+    from aar.transports.tui.key_table import key_table
+    from aar.transports.tui.screen_actions import key_lines
+
+    for action in key_table():
+        for width in (40, 76, 116):
+            lines = [line.plain for line in key_lines(shown_keys(action.keys), action, width)]
+            assert all(len(line.rstrip()) <= max(width, 52) for line in lines), lines
+            told = " ".join(line[29:].strip() for line in lines)
+            assert told.startswith(action.help)

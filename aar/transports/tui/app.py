@@ -107,6 +107,8 @@ class AarApp(ScreenActions):
     def on_mount(self) -> None:
         """Open the parts once the first frame stands."""
         self.query_one(PromptArea).focus()
+        transcript = self.query_one(Transcript)
+        self.query_one(PromptArea).selected_elsewhere = lambda: transcript.selected_text
         self.watch_signals()
         feed_typed(self, self._typed)
         self.apply_layout()
@@ -242,8 +244,8 @@ class AarApp(ScreenActions):
         self.prompting.paste_clipboard()
 
     def on_prompt_area_copy_wanted(self, message: CopyWanted) -> None:
-        """Copy what is selected."""
-        self.copy_to_clipboard(message.text)
+        """Copy what is selected, and say what came of it."""
+        self.run_worker(self.reading.copy(message.text), group="copy")
 
     def on_prompt_area_hint_wanted(self, message: HintWanted) -> None:
         """Say something below the prompt."""

@@ -106,10 +106,21 @@ class CommandController:
         screen = _SCREENS.get(word.removeprefix("/").lower())
         if screen is not None and not argument and await self._app.run_action(f"app.{screen}"):
             return
+        prompt = self._prompt_at(argument) if word.lower() == "/rewind" else None
         work = asyncio.ensure_future(context.registry.run_line(context, line))
         if not (await asyncio.wait({work}, timeout=_PATIENCE_S))[0]:
             self._app.prompting.hint.tell(f"{word} …")
         await self._show(line, await work)
+        if prompt is not None and self._prompt_at(argument) is None:
+            self._app.prompting.area.put_back(prompt)
+
+    def _prompt_at(self, argument: str) -> str | None:
+        """Return the shown prompt of the event that ``argument`` begins with: it can be sent again."""
+        connection, number = self._app.connection, argument.partition(" ")[0]
+        if connection is None or not number.isdigit():
+            return None
+        prompts = connection.presenter.prompts()
+        return next((block.text for block in prompts if block.seq == int(number)), None)
 
     # --- what was answered -------------------------------------------------------------------------------
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from aar.core.agent import RunResult
 from aar.core.session import Session
 from aar.memory.session_store import SessionStore
-from aar.protocol.events import Event, UserMessage
+from aar.protocol.events import Event, Rewind, UserMessage
 from aar.runtime import open_runtime
 from aar.runtime.conversation import Conversation
 from aar.runtime.parts import Runtime
@@ -57,6 +57,10 @@ class Connection:
         self._wake()
 
     def _take(self, event: Event) -> None:
+        if isinstance(event, Rewind) and event.scope != "files":
+            # What an undo hid may come back: only the stored session knows it.
+            self._changed(self.conversation.session)
+            return
         self.presenter.take(event)
         self._wake()
 
@@ -64,8 +68,8 @@ class Connection:
         """Show the end of another session."""
         self.presenter = Presenter()
         events = self._tail(session)
-        self.presenter.load(events)
-        self.oldest_seq = events[0].seq or 1 if events else 1
+        shown, self.oldest_seq = as_it_is(events)
+        self.presenter.load(shown)
         self._take_facts(session)
         self._wake()
 
@@ -109,9 +113,36 @@ class Connection:
         if session is not self.conversation.session or before != self.oldest_seq:
             return 0
         page = from_prompt(events) if before - count > 1 else events
-        page = page or events
-        self.oldest_seq = page[0].seq or 1 if page else 1
-        return len(self.presenter.prepend(page))
+        shown, self.oldest_seq = as_it_is(page or events)
+        return len(self.presenter.prepend(shown))
+
+
+def as_it_is(events: Sequence[Event]) -> tuple[list[Event], int]:
+    """Return those of ``events`` that the conversation still has, and the seq before which older ones begin.
+
+    A rewind hides what lies between it and the event that it went back to. One that leads into what an
+    earlier one hid is a redo: it brings that back, and is not shown itself.
+    """
+    rewinds = [
+        (event.to_seq, event.seq or 0)
+        for event in events
+        if isinstance(event, Rewind) and event.scope != "files"
+    ]
+    shown: list[Event] = []
+    last = events[-1].seq or 0 if events else 0
+    oldest = events[0].seq or 1 if events else 1
+    for event in reversed(events):
+        seq = event.seq or 0
+        if seq > last:
+            continue
+        if isinstance(event, Rewind) and event.scope != "files":
+            last = event.to_seq
+            if any(to_seq < last < own < seq for to_seq, own in rewinds):
+                continue
+        else:
+            last = seq - 1
+        shown.append(event)
+    return shown[::-1], min(oldest, last + 1)
 
 
 def from_prompt(events: Iterable[Event]) -> list[Event]:

@@ -152,10 +152,12 @@ class Presenter:
         return next((self._handlers[kind] for kind in type(event).__mro__ if kind in self._handlers), None)
 
     def load(self, events: Iterable[Event]) -> None:
-        """Fold stored events, the end of a session, into an empty presenter."""
+        """Fold stored events, the end of a session in which nothing runs, into an empty presenter."""
         live, self.live = self.live, False
         for event in events:
             self.take(event)
+        # The end of the last run may lie in what a rewind hides.
+        self._settle()
         self.live = live
         self._changes = Changes(reset=True, status=True)
 
@@ -487,6 +489,14 @@ class Presenter:
         self._touch(block)
         for change in event.file_changes:
             self._add_change(change.path, change.action, change.added, change.removed)
+        if event.would_allow and self.live:
+            self._offer_hosts(event.would_allow)
+
+    def _offer_hosts(self, rules: Iterable[str]) -> None:
+        """Say how commands may reach the hosts that the wall blocked."""
+        commands = " and ".join(f"/sandbox allow {rule}" for rule in dict.fromkeys(rules))
+        message = f"The wall blocked the network. {commands} opens it until aar ends."
+        self._append(NoticeBlock(self._key(), level="warning", message=message, code="blocked_host"))
 
     def _add_change(self, path: str, action: str, added: int, removed: int) -> None:
         known = self.status.files.get(path)
@@ -533,7 +543,7 @@ class Presenter:
             while place > 0 and (self.blocks[place - 1].seq or event.to_seq + 1) > event.to_seq:
                 place -= 1
             self._remove(self.blocks[place:])
-        self._mark(event, "rewind", f"Went back ({event.scope})")
+        self._mark(event, "rewind", _BACK[event.scope])
 
     def _plan_changed(self, event: PlanEvent) -> None:
         self.status.plan = event.items
@@ -557,6 +567,12 @@ class Presenter:
         self._changes.status = True
 
     def _ended(self, event: StateEvent) -> None:
+        self._settle()
+        if event.stop_reason not in {"end_turn", "verified", "error"}:
+            self._mark(event, "end", _ENDS.get(str(event.stop_reason), f"Stopped: {event.stop_reason}"))
+
+    def _settle(self) -> None:
+        """Show that nothing runs."""
         status = self.status
         self._drop_streamed()
         self._calls.clear()
@@ -565,8 +581,6 @@ class Presenter:
         if self._plan is not None:
             self._plan.live = False
             self._plan = None
-        if event.stop_reason not in {"end_turn", "verified", "error"}:
-            self._mark(event, "end", _ENDS.get(str(event.stop_reason), f"Stopped: {event.stop_reason}"))
 
     def _notice(self, event: Notice) -> None:
         if event.code == _PASSING:
@@ -641,6 +655,11 @@ class Presenter:
             self._touch(block)
 
 
+_BACK = {
+    "both": "Went back, files and conversation; /redo comes back",
+    "files": "Files went back; /redo changes them again",
+    "conversation": "The conversation went back, files stay; /redo comes back",
+}
 _ENDS = {
     "cancelled": "Interrupted",
     "stopped": "Stopped as you asked",
@@ -648,7 +667,7 @@ _ENDS = {
     "timeout": "Stopped at the time limit ([limits] seconds)",
     "budget": "Stopped at the budget",
     "repetition": "Stopped: the model repeated itself",
-    "denied": "Stopped: you said no",
+    "denied": "Stopped: you said no; tell what to do instead",
     "empty": "Stopped: the model gave no answer",
     "max_tokens": "Stopped: the answer was cut at the output limit",
     "refusal": "The model declined",

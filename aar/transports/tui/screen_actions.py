@@ -11,7 +11,7 @@ from textual.content import Content
 
 from aar.protocol.errors import AarError, ConfigurationError
 from aar.transports.tui.chrome import Chrome
-from aar.transports.tui.keys import flat, keymap, shown_keys
+from aar.transports.tui.keys import KeyAction, flat, keymap, shown_keys
 from aar.transports.tui.layout import look_of
 from aar.transports.tui.theme_loader import theme_names
 
@@ -64,11 +64,7 @@ class ScreenActions(Chrome):
                 title = Content.styled(PLACES.get(place, place), "bold $primary")
                 lines += [Content(""), title] if lines else [title]
             keys = shown_keys(chosen.get(action.name, action.keys))
-            lines.append(
-                Content.styled(f"  {keys:<28} ", "$foreground")
-                + Content.styled(action.help, "$text-muted")
-                + Content.styled(f"  {action.name}", "$text-disabled")
-            )
+            lines += key_lines(keys, action, self.size.width - 4)
         self.push_screen(TextView("Keys", Content("\n").join(lines)))
 
     @work(exclusive=True, group="screen")
@@ -315,3 +311,27 @@ class ScreenActions(Chrome):
             await self._keep(f"tui.layout.{part}", "false" if shown else "true")
         except AarError as error:
             self._failed(error)
+
+
+_KEYS_WIDTH = 26
+
+
+def key_lines(keys: str, action: KeyAction, width: int) -> list[Content]:
+    """Return the lines of one action: its keys, what they do, and its name where there is room."""
+    from textwrap import wrap
+
+    room = max(20, width - _KEYS_WIDTH - 3)
+    told = wrap(action.help, room)
+    if len(told) == 1 and len(action.help) + len(action.name) + 2 <= room:
+        last = Content.styled(f"  {action.name}", "$text-disabled")
+    else:
+        last = Content("")
+    heads = wrap(keys, _KEYS_WIDTH)
+    lines: list[Content] = []
+    for place in range(max(len(heads), len(told))):
+        head = heads[place] if place < len(heads) else ""
+        text = told[place] if place < len(told) else ""
+        lines.append(
+            Content.styled(f"  {head:<{_KEYS_WIDTH}} ", "$foreground") + Content.styled(text, "$text-muted")
+        )
+    return [lines[0] + last, *lines[1:]]

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -74,6 +74,7 @@ class PromptArea(TextArea, inherit_bindings=False):
     def __init__(self) -> None:
         # Before all else: making a text box moves its caret.
         self.chips = Chips()
+        self.selected_elsewhere: Callable[[], str] = str
         super().__init__(
             soft_wrap=True,
             placeholder="Type a task",
@@ -439,7 +440,7 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     def action_copy_or_clear(self) -> None:
         """Copy what is selected, else clear the text, else say how to quit."""
-        selected = self.selected_text or self.screen.get_selected_text()
+        selected = self.selected_text or self.selected_elsewhere() or self.screen.get_selected_text()
         if selected:
             self.post_message(messages.CopyWanted(selected))
         elif self.text:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -59,13 +61,18 @@ def matches(row: Row, query: str) -> bool:
     return all(word in text for word in query.casefold().split())
 
 
-def row_content(row: Row) -> Content:
-    """Return the row as it is drawn."""
+def row_content(row: Row, width: int = 0) -> Content:
+    """Return the row as it is drawn; details that do not fit in ``width`` cells stand below the title."""
     title = one_line(row.title)
     style = "$foreground" if row.enabled else "$text-muted"
     line = Content.styled("• " if row.mark else "  ", "$accent") + Content.styled(title, style)
     detail = one_line(row.detail)
-    return line + Content.styled(f"  {detail}", "$text-muted") if detail else line
+    if not detail:
+        return line
+    if not width or line.cell_length + cell_len(detail) + 2 <= width:
+        return line + Content.styled(f"  {detail}", "$text-muted")
+    below = wrap(detail, max(20, width - 4))
+    return line + Content.styled("".join(f"\n    {part}" for part in below), "$text-muted")
 
 
 class Picker(ModalScreen[Taken | None]):
@@ -144,8 +151,10 @@ class Picker(ModalScreen[Taken | None]):
     def _fill(self) -> None:
         listed = self.query_one(OptionList)
         listed.clear_options()
+        whole = self.size.width
+        width = whole // (2 if self._preview is not None and whole >= _PREVIEW_FROM else 1) - 4
         listed.add_options(
-            [Option(row_content(row), disabled=not row.enabled) for row in self._found[:_MOST_SHOWN]]
+            [Option(row_content(row, width), disabled=not row.enabled) for row in self._found[:_MOST_SHOWN]]
         )
         if self._found:
             present = next((place for place, row in enumerate(self._found) if row.mark), None)

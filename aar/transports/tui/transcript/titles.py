@@ -123,6 +123,6 @@ _TITLES: dict[str, tuple[str, str, Callable[[_Arguments], str]]] = {
     "update_plan": ("Updating the plan", "Updated the plan", _items),
     "todo": ("Updating the list", "Updated the list", _items),
     "plan": ("Updating the plan", "Updated the plan", _items),
-    "ask_user": ("Asking", "Asked", _first("question", "prompt")),
+    "ask_user": ("Asking", "Asked", lambda arguments: f"“{_value(arguments, 'question', 'prompt')}”"),
     "delegate": ("Delegating", "Delegated", _first("task", "prompt")),
 }
