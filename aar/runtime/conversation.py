@@ -24,6 +24,7 @@ from aar.protocol.messages import ContentBlock, TextBlock
 from aar.runtime.audit import keep_audit
 from aar.runtime.base import log_failure
 from aar.runtime.parts import Runtime
+from aar.runtime.titles import Titles
 from aar.runtime.undo import Undo
 
 EventHandler = Callable[[Event], None]
@@ -39,6 +40,7 @@ class Conversation:
         session: The open session; another one after `new_session`, `resume` or `fork`.
         agent: The agent of that session.
         last_result: How the last run ended.
+        titles: Titles new sessions, where ``[model] small`` is set.
     """
 
     def __init__(self, runtime: Runtime, session: Session) -> None:
@@ -46,6 +48,7 @@ class Conversation:
         self.session = session
         self.agent: Agent = runtime.agent(session)
         self.last_result: RunResult | None = None
+        self.titles = Titles(runtime)
         self._task: asyncio.Task[None] | None = None
         self._cut_short = False
         self._closing: set[asyncio.Task[None]] = set()
@@ -138,6 +141,7 @@ class Conversation:
                     handler(result)
                 well = result.exit_code == 0
                 following, source = (self.agent.queue.next_prompt() if well else None), "queue"
+            self.titles.after_run(self.session, self.agent.budget)
         except UsageError:
             raise
         except Exception as error:
