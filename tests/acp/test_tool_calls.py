@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aar.tools.builtin.catalogue import builtin_tools
@@ -31,12 +31,16 @@ NAMES = st.sampled_from(
     ["path", "content", "old_text", "new_text", "patch", "command", "start_line", "items"]
 )
 
+UNHURRIED = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no failure."""
+
 
 def text_of(lines: list[str], *, bare: bool) -> str:
     text = "".join(f"{line}\n" for line in lines)
     return text.removesuffix("\n") if bare else text
 
 
+@UNHURRIED
 @given(LINES, LINES, st.booleans(), st.booleans())
 def test_the_hunks_of_a_diff_turn_the_old_text_into_the_new(
     before: list[str], after: list[str], old_bare: bool, new_bare: bool
@@ -61,6 +65,7 @@ def test_a_new_file_has_no_old_text_and_a_removed_one_no_new() -> None:
     assert (gone["path"], gone["oldText"], gone["newText"]) == (str(ROOT / "a"), "x\n", "")
 
 
+@UNHURRIED
 @given(st.sampled_from([tool.name for tool in builtin_tools()]), st.dictionaries(NAMES, JSON, max_size=5))
 def test_any_arguments_make_a_call_that_an_editor_can_show(tool: str, arguments: dict[str, Any]) -> None:
     update = {
@@ -83,6 +88,7 @@ def test_a_patch_is_shown_by_files() -> None:
     assert (second["path"], second.get("oldText")) == (str(ROOT / "b.py"), None)
 
 
+@UNHURRIED
 @given(st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_line_is_a_message_or_an_error_with_a_code(line: bytes) -> None:
     try:
@@ -91,6 +97,7 @@ def test_any_line_is_a_message_or_an_error_with_a_code(line: bytes) -> None:
         assert error.code in {-32700, -32600}  # noqa: PT017 - either is right
 
 
+@UNHURRIED
 @given(JSON)
 def test_a_message_is_one_line_of_utf8(value: Any) -> None:
     line = encode({"value": value, "half": "\ud800"})
