@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aar.protocol.errors import UsageError
@@ -226,12 +226,16 @@ def test_a_prompt_of_a_megabyte_comes_whole(project: Path, hello: str) -> None:
     assert os.environ["AAR_HOME"]
 
 
-@given(
-    st.binary(max_size=200)
-    | st.recursive(
-        st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
-    ).map(lambda value: json.dumps(value).encode())
+_JSON = st.recursive(
+    st.none() | st.integers() | st.text(max_size=9), lambda x: st.lists(x, max_size=3), max_leaves=5
 )
+_FIELDS = st.dictionaries(
+    st.sampled_from(("type", "content", "decision", "x")), st.sampled_from(KINDS) | _JSON
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.binary(max_size=99) | (_JSON | _FIELDS).map(lambda value: json.dumps(value).encode()))
 def test_a_line_is_understood_or_refused_in_one_sentence(raw: bytes) -> None:
     try:
         told = parse_line(raw).type
