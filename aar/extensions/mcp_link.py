@@ -7,6 +7,7 @@ were entered; calls come from other tasks and go through the connection that is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -115,6 +116,7 @@ class ServerLink:
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _broken: asyncio.Event = field(default_factory=asyncio.Event)
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
+    _tried: asyncio.Event = field(default_factory=asyncio.Event)
     _refreshing: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     _ready_at: float = 0.0
     _cache: dict[str, tuple[float, JsonDict]] = field(default_factory=dict[str, tuple[float, JsonDict]])
@@ -126,6 +128,7 @@ class ServerLink:
         if self._task is None or self._task.done():
             self._stop.clear()
             self._settled.clear()
+            self._tried.clear()
             self._set("starting", "")
             self._task = asyncio.get_running_loop().create_task(self._own(), name=f"mcp {self.spec.name}")
 
@@ -139,6 +142,12 @@ class ServerLink:
         except TimeoutError:
             return False
         return self.state == "ready"
+
+    async def first_try(self, timeout_s: float) -> None:
+        """Wait until it can be used, has failed, or waits to be started again."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._tried.wait()
 
     async def aclose(self) -> None:
         """End the server and its owner task."""
@@ -187,6 +196,8 @@ class ServerLink:
             self._settled.set()
         elif state == "starting":
             self._settled.clear()
+        if state != "starting":
+            self._tried.set()
 
     async def _own(self) -> None:
         """Connect; when the connection is lost, connect again, later each time."""

@@ -201,8 +201,9 @@ async def _watch(
     process.on_end(lines.over.set)
     await lines.over.wait()
     if lines.failure is not None:
-        await process.kill()
+        # Told first: with the end of the messages this task ends too.
         on_end(lines.failure)
+        await process.kill()
     else:
         code = (await process.wait()).exit_code
         on_end("The server ended." if code == 0 else f"The server ended with exit code {code}.")
