@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,11 @@ def project_rules(root: Path, cwd: Path, *, config: Path | None = None, trusted:
     return found
 
 
+def folder_rules(folder: Path, root: Path) -> RuleFile | None:
+    """Return the rules of one folder of the trusted project at ``root``, which is resolved."""
+    return next((rules for name in NAMES if (rules := _read(folder / name, root))), None)
+
+
 def _folders(root: Path, cwd: Path) -> Iterator[Path]:
     yield root
     if cwd.is_relative_to(root):
@@ -73,6 +79,38 @@ def _read(path: Path, inside: Path | None) -> RuleFile | None:
         return None
     truncated = len(data) > MAX_BYTES
     text = clean_text(data[:MAX_BYTES].decode("utf-8-sig", "ignore" if truncated else "replace"))
+    text = _with_imports(text, path, inside or path.parent.resolve())
+    truncated = truncated or len(text.encode()) > MAX_BYTES
+    text = text.encode()[:MAX_BYTES].decode("utf-8", "ignore")
     if truncated:
         text += f"\n[{path.name} is longer: only its first {MAX_BYTES // 1024} KiB are shown here]\n"
     return RuleFile(path, text, truncated)
+
+
+_IMPORT = re.compile(r"(?<![\w`@/.])@(?P<path>(?:\./|\.\./|~/|/)?[\w./-]*\w\.(?:md|mdc|txt))\b")
+_MAX_IMPORTS = 5
+"""How deep imported files import others."""
+
+
+def _with_imports(text: str, path: Path, inside: Path, above: tuple[Path, ...] = ()) -> str:
+    """Return ``text`` with each file that it names as ``@path`` put behind it; outside of code only.
+
+    Files outside of ``inside`` are not read, also through links.
+    """
+    if "@" not in text or len(above) >= _MAX_IMPORTS:
+        return text
+    chain, found = (*above, path.resolve()), list[str]()
+    for name in dict.fromkeys(match["path"] for match in _IMPORT.finditer(_without_code(text))):
+        file = path.parent / Path(name).expanduser()
+        try:
+            data = None if file.resolve() in chain else read_regular(file, MAX_BYTES, inside=inside)
+        except (UnusableFileError, OSError, RuntimeError):
+            continue
+        if data:
+            imported = clean_text(data[:MAX_BYTES].decode("utf-8-sig", "replace"))
+            found.append(f"From {name}:\n\n{_with_imports(imported, file, inside, chain)}")
+    return "\n\n".join([text.rstrip("\n"), *found]) + "\n" if found else text
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"```.*?(?:```|\Z)|`[^`\n]*`", "", text, flags=re.DOTALL)

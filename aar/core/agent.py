@@ -16,6 +16,7 @@ from aar.config.schema import BudgetConfig, Config, ContextConfig, GuardrailsCon
 from aar.core.approvals import PermissionManager
 from aar.core.compaction import Compactor
 from aar.core.guardrails import LoopGuardrails
+from aar.core.hook_points import PromptBlockedError, hook_context
 from aar.core.limits import RunLimits
 from aar.core.loop import run_loop
 from aar.core.mentions import expand_mentions
@@ -27,10 +28,10 @@ from aar.core.session import Session
 from aar.core.verify import Verifier, describe_failure
 from aar.core.view import SessionView
 from aar.protocol.errors import AarError, ErrorKind, ProviderError, UsageError, error_kind
-from aar.protocol.events import Compaction, ErrorEvent, Notice, UserMessage
+from aar.protocol.events import Compaction, ErrorEvent, Event, Notice, UserMessage
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
-from aar.protocol.ports import FileAccess
+from aar.protocol.ports import FileAccess, Hooks
 from aar.protocol.state import AgentState, ExitCode, StopReason, end_state, exit_code
 from aar.protocol.tool import FileChange
 from aar.protocol.usage import Usage
@@ -156,6 +157,7 @@ class Agent:
         self.config = config
         self.budget = budget
         self.limits: RunLimits | None = None
+        self.hooks: Hooks | None = None
         self.before_end: Callable[[StopReason], Awaitable[None]] | None = None
         self._parent_limits = parent_limits
         self._record: RunRecord | None = None
@@ -349,6 +351,10 @@ class Agent:
             async with deadline:
                 run = await self._begin(content, source, session, record, limits)
                 return await run_loop(run)
+        except PromptBlockedError as blocked:
+            message = f"A hook did not let this prompt through: {blocked}"
+            record.append(Notice(level="warning", message=message, code="hook"))
+            return StopReason.DENIED
         except AarError as error:
             event = error_event(error) if isinstance(error, ProviderError) else _error_event(error)
             record.append(event)
@@ -393,8 +399,10 @@ class Agent:
             set_state=lambda state: session.set_state(state, emit=record),
             keeper=self._keeper(session, record, limits),
         )
+        run.hooks, run.agent_id = self.hooks, self._agent_id
         if self._stop_asked:
             run.stop()
+        said = await self._ask_hooks(prompt, record)
         content, problems = await asyncio.to_thread(
             expand_mentions, prompt, self._files, self._may_not_read, self.config.max_attachment_bytes
         )
@@ -402,6 +410,7 @@ class Agent:
         if view.coach is not None:
             await self._show_project(content, view.coach, run, record)
         record.append(UserMessage(content=content, source=source))
+        record.append(*said)
         if view.coach is not None:
             record.append(view.coach.reminder())
         return run
@@ -417,6 +426,21 @@ class Agent:
             await self._show_project(content, view.coach, self._run, record)
             record.append(view.coach.reminder())
         return view
+
+    async def _ask_hooks(self, prompt: tuple[ContentBlock, ...], record: RunRecord) -> list[Event]:
+        """Tell hooks of the prompt; return what they add.
+
+        Raises:
+            PromptBlockedError: One objects; then the prompt is not stored either.
+        """
+        if self.hooks is None or self._agent_id != "main" or not self.hooks.wants("prompt_submit"):
+            return []
+        text = "\n".join(block.text for block in prompt if isinstance(block, TextBlock))
+        said = await self.hooks.fire("prompt_submit", {"prompt": text})
+        if said.refusal is not None:
+            record.prompted = True
+            raise PromptBlockedError(said.refusal)
+        return hook_context(said, "prompt")
 
     def _may_not_read(self, path: str) -> str | None:
         """Return why policy does not let a prompt attach ``path``; ``None``: it does."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aar.core.compaction import too_long
 from aar.core.guardrails import LoopGuardrails, Nudge, Verdict
+from aar.core.hook_points import MAX_SENT_BACK, hook_context, refusal_context
 from aar.core.limits import RunLimits
 from aar.core.prompt_queue import PromptQueue
 from aar.core.provider_runner import ActiveModel, Answer, ProviderRunner, error_event
@@ -16,7 +17,7 @@ from aar.core.verify import CheckResult, Verifier, describe_failure
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.protocol.events import ContextEvent, Event, Notice, ToolResult, UserMessage
 from aar.protocol.messages import TextBlock
-from aar.protocol.ports import Emit
+from aar.protocol.ports import Emit, Hooks
 from aar.protocol.state import AgentState, StopReason
 from aar.protocol.usage import Usage
 from aar.providers.base import ProviderRequest
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from aar.providers.text_tools import Parser
 
 _SAME_FAILURES = 3
+_WELL = frozenset({StopReason.END_TURN, StopReason.VERIFIED})
 
 LAST_ANSWER = {
     StopReason.STOPPED: "The user asked you to stop here.",
@@ -135,6 +137,9 @@ class Run:
         self._failures: list[str] = []
         self._stop_asked = False
         self.limits = limits
+        self.hooks: Hooks | None = None
+        self.agent_id = "main"
+        self._sent_back = 0
 
     def stop(self) -> None:
         """Ask for an end at the next safe point, with one last answer."""
@@ -185,13 +190,21 @@ class Run:
         return answer
 
     async def _ask_model(self, tools: bool) -> Answer:
-        return await self._runner.request(
+        await self._tell_hooks("before_model", {})
+        answer = await self._runner.request(
             self._view.request(tools=tools),
             self._emit,
             make_parser=self._view.make_parser(tools=tools),
             remaining_s=lambda: self.limits.remaining_seconds,
             remake=partial(self._remake, tools),
         )
+        await self._tell_hooks("after_model", {"text": answer.text})
+        return answer
+
+    async def _tell_hooks(self, event: str, data: dict[str, object]) -> None:
+        if self.hooks is not None and self.hooks.wants(event):
+            said = await self.hooks.fire(event, {**data, "agent_id": self.agent_id})
+            self._emit.append(*hook_context(said, event))
 
     async def _remake(
         self, tools: bool, active: ActiveModel
@@ -258,9 +271,22 @@ class Run:
             self._view.setback(objection=_said(objection))
             self._emit.append(objection)
             return None
-        if self._verifier is None:
-            return StopReason.END_TURN
-        return await self._verify(self._verifier)
+        reason = StopReason.END_TURN if self._verifier is None else await self._verify(self._verifier)
+        return None if reason is None or await self._sent_back_by_hook(reason) else reason
+
+    async def _sent_back_by_hook(self, reason: StopReason) -> bool:
+        """Tell hooks that the model wants to end; whether one lets it go on, with the reason before it."""
+        event = "stop" if self.agent_id == "main" else "subagent_stop"
+        if reason not in _WELL or self.hooks is None or not self.hooks.wants(event):
+            return False
+        data = {"reason": str(reason), "stop_hook_active": self._sent_back > 0, "agent_id": self.agent_id}
+        said = await self.hooks.fire(event, data)
+        self._emit.append(*hook_context(said, event))
+        if said.refusal is None or self._sent_back >= MAX_SENT_BACK:
+            return False
+        self._sent_back += 1
+        self._emit.append(refusal_context(said, event))
+        return True
 
     async def first_check(self) -> CheckResult | None:
         """Run the checks before the model has done anything; ``None`` when there are none."""

@@ -245,6 +245,37 @@ class OutputKeeper(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class HookVerdict:
+    """What hooks say about what is going to happen, or has happened.
+
+    Attributes:
+        refusal: Why it may not go on; ``None``: nobody objects.
+        arguments: Other arguments for the call.
+        allow: Whether a question about it is answered with yes; never above a denial.
+        context: Texts for the model.
+        trusted: Whether all of it comes from the user's own hooks.
+    """
+
+    refusal: str | None = None
+    arguments: dict[str, object] | None = None
+    allow: bool = False
+    context: tuple[str, ...] = ()
+    trusted: bool = True
+
+
+class Hooks(Protocol):
+    """What users let happen at certain moments of a run."""
+
+    def wants(self, event: str) -> bool:
+        """Tell whether anything hears of ``event``; without it `fire` need not be called."""
+        ...
+
+    async def fire(self, event: str, data: Mapping[str, object]) -> HookVerdict:
+        """Tell of an event and return what is said to it. Hooks that fail are told to the user, not raised."""
+        ...
+
+
 class Delegate(Protocol):
     """Lets other agents work in the name of the agent that makes a tool call."""
 

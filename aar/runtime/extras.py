@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aar.core.session import Session
     from aar.core.view import SessionView
     from aar.extensions.command_files import CommandFile
+    from aar.extensions.hooks import HookRunner
     from aar.extensions.skills import Skill
     from aar.orchestration.delegate import Member, Team
     from aar.orchestration.profiles import Profile
@@ -46,6 +47,7 @@ class Extras:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._teams: dict[str, Team] = {}
+        self._hooks: dict[str, tuple[Session, HookRunner]] = {}
         self._registered = False
 
     # --- agents ------------------------------------------------------------------------------------------
@@ -125,6 +127,18 @@ class Extras:
             self._teams[session.session_id] = team
             session.before_close.append(team.stop)
         return team
+
+    def hooks(self, session: Session) -> HookRunner:
+        """Return the hooks of ``session``."""
+        from aar.runtime.hooks import SessionHooks, load_hooks
+
+        kept = self._hooks.get(session.session_id)
+        if kept is None or kept[0] is not session:
+            hooks, edits, notices = load_hooks(self._runtime.base)
+            self._runtime.notices += notices
+            kept = (session, SessionHooks(self._runtime, session, hooks, edits).runner)
+            self._hooks[session.session_id] = kept
+        return kept[1]
 
     def main_place(self, session: Session, agent: Callable[[], Agent]) -> Member:
         """Return the place of the main agent of ``session``."""

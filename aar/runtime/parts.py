@@ -273,6 +273,7 @@ class Runtime:
         place = self.extras.main_place(session, lambda: agent)
         agent = self._assemble(session, policy, approver, place, approvals=approvals)
         agent.before_end = self.extras.at_end(place.team)
+        agent.hooks = agent.executor.hooks = self.extras.hooks(session)
         return agent
 
     def child_agent(
@@ -288,7 +289,7 @@ class Runtime:
         below._prompt_mode = stricter_mode(parent.executor.policy.mode, profile.mode)
         if profile.model is not None:
             below.active = self._opened.open(profile.model)
-        return below._assemble(
+        agent = below._assemble(
             session,
             parent.executor.policy.narrowed(profile.mode),
             parent.executor.approver,
@@ -296,6 +297,8 @@ class Runtime:
             agent_id=agent_id,
             parent=parent,
         )
+        agent.hooks = agent.executor.hooks = self.extras.hooks(session)
+        return agent
 
     def _assemble(
         self,

@@ -14,11 +14,12 @@ from typing import Any
 
 from aar.protocol.errors import AarError, SandboxError, ToolCategory, ToolFailure
 from aar.protocol.events import ToolCall, ToolProgress, ToolResult
-from aar.protocol.ports import Approver, Checkpointer, Emit, ToolContext
+from aar.protocol.ports import Approver, Checkpointer, Emit, Hooks, ToolContext
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
 from aar.safety.outside import OutsideText
 from aar.safety.policy import SafetyPolicy
 from aar.safety.redact import MARK
+from aar.tools.call_hooks import after_tool, before_tool, tell_context
 from aar.tools.pending_call import PendingCall, StepResults, batches, failure
 from aar.tools.permission import LogFailure, StepPermissions, Waiting
 from aar.tools.registry import ToolRegistry
@@ -75,6 +76,7 @@ class ToolExecutor:
         self._redact = redact
         self._hid_secrets = False
         self.outside = OutsideText()
+        self.hooks: Hooks | None = None
         self.registry = registry
         self.policy = policy
         self.approver = approver
@@ -114,6 +116,7 @@ class ToolExecutor:
             log=self._log,
             waiting=waiting,
             outside=lambda: self.outside.came,
+            hooks=self.hooks,
         )
         pending = [PendingCall(call) for call in calls]
         results: list[ToolResult] = []
@@ -121,6 +124,8 @@ class ToolExecutor:
             for place, item in enumerate(pending):
                 self._prepare(item, place, cut=cut and place == len(pending) - 1)
                 item.after_effects = not all(earlier.read_only for earlier in pending[:place])
+                if item.refusal is None and self.hooks is not None:
+                    await before_tool(self.hooks, item, self.policy.workspace)
                 if item.refusal is None:
                     permissions.consider(item)
             for batch in batches(pending):
@@ -137,6 +142,7 @@ class ToolExecutor:
             raise
         finally:
             await _end(pending)
+        tell_context(pending, emit)
         return StepResults(
             tuple(results),
             ends_run=any(item.ends_run for item in pending),
@@ -222,7 +228,10 @@ class ToolExecutor:
         else:
             outcome = await self._guarded(item, spec, emit)
         seconds = time.monotonic() - item.start if item.start is not None else 0.0
-        return self._received(item, spec, outcome), seconds
+        outcome = self._received(item, spec, outcome)
+        if self.hooks is not None:
+            outcome = await after_tool(self.hooks, item, outcome, self.policy.workspace)
+        return outcome, seconds
 
     async def _guarded(self, item: PendingCall, spec: ToolSpec, emit: Emit) -> ToolOutcome:
         """Run the handler; whatever goes wrong becomes an outcome."""

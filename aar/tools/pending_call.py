@@ -44,6 +44,8 @@ class PendingCall:
         start: When its handler began (monotonic seconds).
         shown: End of the output that was shown while it ran.
         ends_run: Whether the run ends with this step because of it.
+        hook_allows: Whether a hook of the user answers a question about it with yes.
+        context: What hooks tell the model about it, and whether that is trusted.
     """
 
     call: ToolCall
@@ -59,6 +61,8 @@ class PendingCall:
     start: float | None = None
     shown: str = ""
     ends_run: bool = False
+    hook_allows: bool = False
+    context: list[tuple[str, bool]] = field(default_factory=list[tuple[str, bool]])
 
     @property
     def read_only(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from aar.protocol.errors import AarError, ToolCategory, ToolFailure
 from aar.protocol.events import Approval, ApprovalRequest, Notice
 from aar.protocol.ids import new_id
-from aar.protocol.ports import Approver, Emit
+from aar.protocol.ports import Approver, Emit, Hooks
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
 from aar.safety.policy import Decision, SafetyPolicy
 from aar.tools.pending_call import PendingCall, failure
@@ -31,6 +31,7 @@ class StepPermissions:
         log: Gets exceptions of policy and approver.
         waiting: See `Waiting`.
         outside: Tells whether text from outside has come into the run.
+        hooks: May answer a question before it is put to a person.
     """
 
     def __init__(
@@ -42,7 +43,9 @@ class StepPermissions:
         log: LogFailure | None = None,
         waiting: Waiting | None = None,
         outside: Callable[[], bool] = lambda: False,
+        hooks: Hooks | None = None,
     ) -> None:
+        self._hooks = hooks
         self._outside = outside
         self._policy = policy
         self._approver = approver
@@ -56,7 +59,7 @@ class StepPermissions:
         if item.spec is None:
             return
         item.decision = self.judge(item.spec, item.raw)
-        if item.decision.decision == "ask" and self._approver is not None:
+        if item.decision.decision == "ask" and (self._approver is not None or self._answers(item)):
             self._ask(item, item.decision)
 
     def judge(self, spec: ToolSpec, arguments: dict[str, Any]) -> Decision:
@@ -84,7 +87,7 @@ class StepPermissions:
         if item.decision.decision == "allow" and (item.after_effects or self._outside()):
             item.decision = self.judge(item.spec, item.raw)
         while item.decision.decision == "ask":
-            if self._approver is None:
+            if self._approver is None and not self._answers(item):
                 return self._nobody(item, item.decision)
             question = item.question or self._ask(item, item.decision)
             await asyncio.wait({question})
@@ -143,7 +146,7 @@ class StepPermissions:
     async def _answer(self, item: PendingCall, request: ApprovalRequest) -> Approval:
         """Return the answer to a question, recorded as soon as it is given."""
         try:
-            answer = await self._decide(request)
+            answer = await self._by_hook(item, request) or await self._decide(request)
             stamp = {"call_id": item.call.call_id, "request_id": request.request_id}
             answer = answer.model_copy(update={**stamp, "parent_id": item.call.id or None})
             self._emit.append(answer)
@@ -155,8 +158,27 @@ class StepPermissions:
             self._withdraw_settled()
         return answer
 
+    def _answers(self, item: PendingCall) -> bool:
+        return item.hook_allows or (self._hooks is not None and self._hooks.wants("approval_needed"))
+
+    async def _by_hook(self, item: PendingCall, request: ApprovalRequest) -> Approval | None:
+        """Return the answer of a hook; ``None``: it leaves the question open. Hard stops it cannot allow."""
+        hard = item.decision is not None and item.decision.hard_stop
+        if item.hook_allows and not hard:
+            return Approval(call_id=request.call_id, decision="allow", by="hook")
+        if self._hooks is None or not self._hooks.wants("approval_needed"):
+            return None
+        data = {"tool_name": request.tool_name, "arguments": item.raw, "reasons": request.why.get("reasons")}
+        said = await self._hooks.fire("approval_needed", data)
+        if said.refusal is not None:
+            return Approval(call_id=request.call_id, decision="reject", by="hook", feedback=said.refusal)
+        if said.allow and not hard:
+            return Approval(call_id=request.call_id, decision="allow", by="hook")
+        return None
+
     async def _decide(self, request: ApprovalRequest) -> Approval:
-        assert self._approver is not None
+        if self._approver is None:
+            return Approval(call_id=request.call_id, decision="reject", by="policy")
         try:
             return await self._approver.decide(request)
         except Exception as error:
