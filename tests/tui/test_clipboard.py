@@ -92,7 +92,9 @@ async def test_tmux_takes_the_text_into_its_buffer(desk: Desk) -> None:
     desk.program("tmux", f"echo $* > {desk.folder}/argv; cat > {desk.folder}/buffer")
     told = await desk.clipboard(TMUX="/tmp/x,1,0").copy("a b")
     assert told.sure
-    assert told.message == "Copied 3 characters to tmux's buffer (prefix ] pastes) and sent it to the terminal."
+    assert (
+        told.message == "Copied 3 characters to tmux's buffer (prefix ] pastes) and sent it to the terminal."
+    )
     assert (desk.folder / "buffer").read_text() == "a b"
     assert (desk.folder / "argv").read_text().split() == ["load-buffer", "-"]
 

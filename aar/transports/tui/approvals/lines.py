@@ -16,7 +16,7 @@ from aar.transports.tui.approvals.view import Line
 
 
 def fold(text: str, width: int) -> list[str]:
-    """Return ``text`` in rows of at most ``width`` cells, broken after spaces where it can be; nothing is lost."""
+    """Return ``text`` in rows of at most ``width`` cells, broken after spaces where possible; all is kept."""
     rows: list[str] = []
     start = 0
     while start < len(text):
