@@ -31,7 +31,7 @@ class EditorCalls:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._open: set[concurrent.futures.Future[Any]] = set()
+        self._open: set[asyncio.Task[Any]] = set()
 
     def make_files(self, client: ClientCapabilities) -> MakeFiles | None:
         """Return what makes the file access; ``None``: the editor wants nothing to do with files."""
@@ -67,12 +67,17 @@ class EditorCalls:
             TimeoutError: It did not answer in time.
         """
         told = {"sessionId": self.session_id, **params}
-        work = asyncio.wait_for(self._connection.request(method, told), _TIMEOUT_S)
-        asked = asyncio.run_coroutine_threadsafe(work, self._loop)
-        self._open.add(asked)
         try:
-            return asked.result()
+            return asyncio.run_coroutine_threadsafe(self._request(method, told), self._loop).result()
         except concurrent.futures.CancelledError:
             raise RpcError(CANCELLED, "the turn was cancelled") from None
+
+    async def _request(self, method: str, params: dict[str, Any]) -> Any:
+        """Ask on the event loop, where `give_up` finds it from the first moment."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            return await asyncio.wait_for(self._connection.request(method, params), _TIMEOUT_S)
         finally:
-            self._open.discard(asked)
+            self._open.discard(task)
