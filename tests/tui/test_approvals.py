@@ -138,6 +138,8 @@ def test_arguments_that_are_not_changed_while_edited_stay_the_same(arguments: di
 def test_reasons_name_the_rule_with_its_layer() -> None:
     why = {"rule": {"text": "bash(rm *)", "layer": "user"}, "reasons": ["rule bash(rm *)", "it \x1b removes"]}
     assert view.reasons(asked(why=why)) == "rule bash(rm *) (user); it ␛ removes"
+    many = {"rule": None, "reasons": [f"reason {number}" for number in range(9)]}
+    assert view.reasons(asked(why=many)) == "reason 0; reason 1; reason 2; and 6 reasons more"
     assert view.wall(asked(wall="none")).startswith("no wall")
     assert "bubblewrap" in view.wall(asked())
 

@@ -37,6 +37,8 @@ _USUAL: Mapping[str, Mapping[str, object]] = {
 }
 """Arguments of tools that say nothing while they have these values."""
 _TAB = 4
+_MOST_REASONS = 3
+"""Reasons that are told; a loop of shell has a dozen that say the same. ``/why`` has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ def reasons(request: ApprovalRequest) -> str:
         parts.append(f"rule {text} ({layer})")
     listed = map(str, cast("list[object]", told)) if isinstance(told, list) else ()
     parts += [reason for reason in listed if not parts or not reason.startswith("rule ")]
+    if len(parts) > _MOST_REASONS + 1:
+        parts = [*parts[:_MOST_REASONS], f"and {len(parts) - _MOST_REASONS} reasons more"]
     return sanitize("; ".join(parts), keep_newlines=False)
 
 
