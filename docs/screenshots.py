@@ -57,7 +57,7 @@ async def take(folder: Path) -> None:
     async with app.run_test(size=SIZE) as pilot:
 
         async def until(true: Callable[[], object]) -> None:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not true():
                     await pilot.pause(0.05)
             await pilot.pause(0.5)
@@ -79,7 +79,7 @@ async def take(folder: Path) -> None:
         await pilot.press("y")
         await until(lambda: app.conversation and app.conversation.last_result)
         picture("answer")
-        for key, name in (("f5", "changes"), ("f4", "models"), ("f6", "themes"), ("f1", "keys")):
+        for key, name in (("f5", "changes"), ("f6", "themes"), ("f1", "keys")):
             await pilot.press(key)
             await until(lambda: len(app.screen_stack) > 1)
             picture(name)
