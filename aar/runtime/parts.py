@@ -123,6 +123,7 @@ class Runtime:
         )
         self.extras = Extras(self)
         self._below = False
+        self._above: Agent | None = None
         self._begin_as(self.agent_name)
 
     @property
@@ -285,7 +286,7 @@ class Runtime:
             ConfigurationError: Its model cannot be used.
         """
         below = copy(self)
-        below.profile, below._below = profile, True
+        below.profile, below._below, below._above = profile, True, parent
         below._prompt_mode = stricter_mode(parent.executor.policy.mode, profile.mode)
         if profile.model is not None:
             below.active = self._opened.open(profile.model)
@@ -332,7 +333,7 @@ class Runtime:
             make_context,
             sync=session.sync,
             checkpointer=self.checkpoints(session),
-            enabled=self.servers.callable_names(tools),
+            enabled=self.servers.callable_names(tools, self._may_use),
             parallel=self.config.tools.parallel,
             max_calls=self.config.limits.tool_calls_per_step,
             max_output_chars=self.config.tools.max_output_chars,
@@ -456,6 +457,11 @@ class Runtime:
             custom=self._instructions(),
         )
 
+    def _may_use(self, name: str) -> bool:
+        """Tell whether the agent may use a server's tool: its profile has it, and so has who it works for."""
+        mine = self.profile is None or name in self.profile.allowed(self.registry, [name])
+        return mine and (self._above is None or self._above.executor.offers(name))
+
     def _instructions(self) -> tuple[str, str] | None:
         """Return source and text of what replaces the built-in instructions, if something does."""
         if self.profile is None:
@@ -488,7 +494,7 @@ class Runtime:
             self._resolve_name,
             coach=self._coach(files),
             settings=settings,
-            more_tools=self.servers.more_tools,
+            more_tools=lambda: self.servers.more_tools(self._may_use),
         )
 
     def _coach(self, files: WorkspaceFiles) -> FilesCoach | None:

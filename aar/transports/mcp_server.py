@@ -37,6 +37,7 @@ from aar.tools.registry import ToolRegistry
 
 AGENT = "agent"
 _OFFERED = frozenset({SideEffect.READ})
+_OF_A_SESSION = frozenset({"bash_output", "read_output"})
 _AGENT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -84,7 +85,9 @@ class AarServer:
         from aar.tools.builtin.catalogue import builtin_tools
 
         specs = [
-            spec for spec in builtin_tools() if spec.side_effects == _OFFERED and spec.name != "read_output"
+            spec
+            for spec in builtin_tools()
+            if spec.side_effects == _OFFERED and spec.name not in _OF_A_SESSION
         ]
         config = self.base.config
         files = WorkspaceFiles(
