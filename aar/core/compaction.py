@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING
 
 from aar.config.schema import ContextConfig, ModelConfig
 from aar.core.active_model import ActiveModel
-from aar.core.compaction_facts import Gathered, Words, gather
 from aar.core.compaction_meter import message_tokens, session_tokens
-from aar.core.compaction_notes import Notes
-from aar.core.compaction_plan import Cut, Shrink, choose_cut, shrink_old, shrink_tail
-from aar.core.compaction_render import render_summary, transcript
-from aar.core.compaction_writer import NotesWriter
 from aar.core.tokens import estimate_text, estimate_tools
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.protocol.events import Compaction, Notice
@@ -27,6 +22,10 @@ from aar.protocol.state import AgentState
 from aar.protocol.usage import Usage
 
 if TYPE_CHECKING:
+    # What shortens is imported when something has to be shortened: few runs come to that.
+    from aar.core.compaction_facts import Gathered, Words
+    from aar.core.compaction_notes import Notes
+    from aar.core.compaction_plan import Cut, Shrink
     from aar.core.fold import TurnOutline
     from aar.core.view import SessionView
 
@@ -229,6 +228,8 @@ class Compactor:
             trigger: ``auto``, ``overflow`` or ``manual``.
             focus: What the user wants kept above all.
         """
+        from aar.core.compaction_facts import gather
+
         self._set_state(AgentState.COMPACTING)
         try:
             view = self._view()
@@ -246,6 +247,8 @@ class Compactor:
     async def _shorter(
         self, gathered: Gathered, turns: list[TurnOutline], trigger: str, focus: str
     ) -> Compaction | None:
+        from aar.core.compaction_plan import choose_cut, shrink_old, shrink_tail
+
         window, tokens = self.window(), self.tokens()
         room = window.room
         said = tokens - window.overhead
@@ -270,6 +273,8 @@ class Compactor:
     async def _summarised(
         self, gathered: Gathered, cut: Cut, tail: list[Shrink], trigger: str, focus: str, room: int
     ) -> Compaction | None:
+        from aar.core.compaction_render import render_summary
+
         facts, tokens = gathered.facts, self.tokens()
         budget = min(int(room * _SUMMARY), _MOST_SUMMARY)
         notes = await self._notes(gathered, cut, focus, budget)
@@ -298,6 +303,9 @@ class Compactor:
 
     async def _notes(self, gathered: Gathered, cut: Cut, focus: str, budget: int) -> Notes | None:
         """Return the model's notes; ``None``: it has none to give, and the facts alone must do."""
+        from aar.core.compaction_render import transcript
+        from aar.core.compaction_writer import NotesWriter
+
         view = self._view()
         writer = NotesWriter(
             self._writer(view.active),
