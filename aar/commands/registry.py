@@ -21,6 +21,7 @@ def commands() -> tuple[Command, ...]:
         changes,
         costs,
         explain,
+        export,
         history,
         model,
         safety,
@@ -30,7 +31,21 @@ def commands() -> tuple[Command, ...]:
         work,
     )
 
-    families = (sessions, model, agents, ask, work, history, changes, safety, explain, costs, setup, screen)
+    families = (
+        sessions,
+        export,
+        model,
+        agents,
+        ask,
+        work,
+        history,
+        changes,
+        safety,
+        explain,
+        costs,
+        setup,
+        screen,
+    )
     found = [command for family in families for command in family.commands()]
     return tuple(sorted(found, key=lambda command: GROUPS.index(command.group)))
 
