@@ -106,11 +106,7 @@ class Extras:
 
     def tools(self) -> list[ToolSpec]:
         """Return the tools that stand on files: for agents and for skills."""
-        from aar.extensions import skills
-        from aar.orchestration import task_tools
-
-        agents = task_tools.tools(self.profiles) if self.agent_settings["depth"] else []
-        return [*agents, *skills.tools(self.skills)]
+        return _tools(self.profiles, self.skills, self.agent_settings["depth"])
 
     def team(self, session: Session) -> Team:
         """Return the agents that work in ``session``."""
@@ -182,6 +178,19 @@ class Extras:
 
         parts = [profile.prompt, *([_REPORT] if below else []), TOOLS_GUIDANCE]
         return profile.source, "\n\n".join(parts)
+
+
+def file_tools(base: Base) -> list[ToolSpec]:
+    """Return the tools that stand on files, without a runtime."""
+    return _tools(load_profiles(base)[0], load_skills(base)[0], agent_settings(base.config.agents)["depth"])
+
+
+def _tools(profiles: dict[str, Profile], skills: dict[str, Skill], depth: int) -> list[ToolSpec]:
+    from aar.extensions import skills as skill_tools
+    from aar.orchestration import task_tools
+
+    agents = task_tools.tools(profiles) if depth else []
+    return [*agents, *skill_tools.tools(skills)]
 
 
 def load_profiles(base: Base) -> tuple[dict[str, Profile], list[str]]:

@@ -7,6 +7,7 @@ import json
 import click
 
 from aar.runtime import open_base
+from aar.runtime.extras import file_tools
 from aar.safety.sanitize import sanitize
 from aar.tools.builtin.catalogue import builtin_tools
 from aar.tools.registry import ToolRegistry
@@ -19,8 +20,8 @@ from aar.transports.cli.console import Console
 )
 def tools(as_json: bool) -> None:
     """List the tools that the model gets ([tools] enabled)."""
-    enabled = open_base().config.tools.enabled
-    specs = ToolRegistry(builtin_tools()).specs(enabled)
+    base = open_base()
+    specs = ToolRegistry([*builtin_tools(), *file_tools(base)]).specs(base.config.tools.enabled)
     if as_json:
         for spec in specs:
             fields = {
