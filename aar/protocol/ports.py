@@ -272,7 +272,7 @@ class Hooks(Protocol):
         ...
 
     async def fire(self, event: str, data: Mapping[str, object]) -> HookVerdict:
-        """Tell of an event and return what is said to it. Hooks that fail are told to the user, not raised."""
+        """Tell of an event and return what is said to it. The user is told of hooks that fail."""
         ...
 
 
