@@ -89,7 +89,7 @@ class MCPBridge:
     async def _first(self, link: ServerLink, timeout_s: float) -> None:
         """Wait for the first connection; a server that waits to be started again holds nobody up."""
         if link.state == "starting":
-            await link.first_try(min(timeout_s, link.spec.config.startup_timeout + 1))
+            await link.first_try(min(timeout_s, link.spec.config.startup_timeout + 10))
 
     def _news(self) -> list[str]:
         """Return one sentence for each trouble that was not told yet."""

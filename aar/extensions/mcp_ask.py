@@ -32,7 +32,7 @@ class Questions:
     """Answers what servers ask, through the question channel of the call that is under way.
 
     Attributes:
-        sample: Asks the model for a server; ``None``: servers get no answers.
+        sample_model: Asks the model for a server; ``None``: servers get no answers.
     """
 
     sample_model: Sample | None = None

@@ -198,7 +198,8 @@ class World:
         self.spawner = spawner or PlainSpawner()
         self.policy = SafetyPolicy(mode, root, rules=rules, wall=wall)
         self.person = PermissionManager(self._keep) if person == "door" else person
-        self.registry = ToolRegistry([*_BUILTIN, *tools])
+        own = {tool.name for tool in tools}
+        self.registry = ToolRegistry([*(tool for tool in _BUILTIN if tool.name not in own), *tools])
         caps = replace(self.provider.capabilities("m"), price=price, dialect=dialect, **(capabilities or {}))
         self.active = ActiveModel("told/m", self.provider, "m", caps)
         self.executor = ToolExecutor(
