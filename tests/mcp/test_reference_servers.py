@@ -8,7 +8,9 @@ import pytest
 
 from tests.mcp.world import NPM, opened
 
-pytestmark = pytest.mark.skipif(not (NPM / ".bin").is_dir(), reason="the reference servers are not installed")
+pytestmark = pytest.mark.skipif(
+    not (NPM / ".bin").is_dir(), reason="MCP_REFERENCE_SERVERS names no node_modules"
+)
 
 
 async def test_the_reference_servers_work_inside_the_wall(tmp_path: Path) -> None:

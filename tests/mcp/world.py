@@ -22,7 +22,8 @@ from aar.tools.registry import ToolRegistry
 
 SDK_SERVER = Path(__file__).with_name("sdk_server.py")
 ODD_SERVER = Path(__file__).with_name("odd_server.py")
-NPM = Path("/work/h/npm_mcp/node_modules")
+NPM = Path(os.environ.get("MCP_REFERENCE_SERVERS") or "/nowhere")
+"""A ``node_modules`` with @modelcontextprotocol/server-everything and server-filesystem."""
 
 
 class World:
