@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aar.commands.base import (
     Choice,
@@ -22,27 +24,53 @@ from aar.commands.git_facts import git
 from aar.memory.session_scan import SessionInfo
 from aar.protocol.errors import StorageError, UsageError
 
+if TYPE_CHECKING:
+    from aar.memory.session_words import Hit
+
 _MOST = 200
+_MOST_HITS = 50
 
 
 async def _sessions(context: Context, argument: str) -> Result:
-    """List the sessions of this folder, or go on with one."""
+    """List the sessions of this folder, go on with one, or find some by words."""
     store = context.runtime.store
-    if argument and argument != "all":
+    first, _, words = argument.partition(" ")
+    everywhere = first == "all"
+    if everywhere and words.strip():
+        return await _search(context, words.strip(), None) or Failure(f"Nothing holds {words.strip()!r}.")
+    if argument and not everywhere:
         try:
             found = await asyncio.to_thread(store.find, argument)
         except StorageError as error:
-            return Failure(str(error))
+            hits = await _search(context, argument, context.runtime.workspace)
+            return hits or Failure(
+                f"{error} None of this folder holds it either; /sessions all WORDS looks in all."
+            )
         await context.conversation.resume(found)
         return Text(f"Going on with {_name(context)}.")
-    folder = None if argument == "all" else context.runtime.workspace
-    infos = await asyncio.to_thread(store.list, folder)
+    infos = await asyncio.to_thread(store.list, None if everywhere else context.runtime.workspace)
     if not infos:
         return Text("There are no stored sessions yet.")
     now = context.session.session_id
-    items = tuple(_item(info, info.id == now, everywhere=folder is None) for info in infos[:_MOST])
+    items = tuple(_item(info, info.id == now, everywhere=everywhere) for info in infos[:_MOST])
     more = f"The newest {_MOST} of {len(infos)}." if len(infos) > _MOST else ""
     return Choice("Sessions", items, more)
+
+
+async def _search(context: Context, words: str, folder: Path | None) -> Choice | None:
+    """Return the sessions in which all ``words`` stand in one message, the best first."""
+    if not any(character.isalnum() for character in words):
+        return None
+    hits = await asyncio.to_thread(context.runtime.store.search, words, folder, _MOST_HITS)
+    now = context.session.session_id
+    items = tuple(_found(hit, hit.session.id == now, everywhere=folder is None) for hit in hits)
+    return Choice(f"Sessions with {one_line(words, 60)}", items, "The best first.") if items else None
+
+
+def _found(hit: Hit, current: bool, *, everywhere: bool) -> ChoiceItem:
+    item = _item(hit.session, current, everywhere=everywhere)
+    many = f" ({hit.count} places)" if hit.count > 1 else ""
+    return replace(item, detail=f"{hit.kind}: {one_line(hit.plain, 120)}{many} · {item.detail}")
 
 
 def _item(info: SessionInfo, current: bool, *, everywhere: bool) -> ChoiceItem:
@@ -121,8 +149,9 @@ def commands() -> list[Command]:
     return [
         Command("status", "Tell where things stand: session, model, mode, wall, cost.", _status,
                 group="session"),
-        Command("sessions", "List the sessions of this folder and go on with one.", _sessions,
-                usage="[ID | all]", group="session", aliases=("resume",),
+        Command("sessions", "List the sessions of this folder, find some, go on with one.", _sessions,
+                usage="[ID | WORDS | all [WORDS]]", group="session", aliases=("resume",),
+                example="/sessions rounding error",
                 complete=lambda context, text: list(_complete_sessions(context, text))),
         Command("clear", "Begin a fresh session; this one is kept.", _clear, usage="[TITLE]",
                 group="session", aliases=("new",)),

@@ -47,16 +47,28 @@ class Hit:
     snippet: str
     count: int
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the fields of ``aar sessions search --json``."""
+    @property
+    def plain(self) -> str:
+        """The snippet without marks."""
         snippet = self.snippet
         for mark in MARKS:
             snippet = snippet.replace(mark, "")
+        return snippet
+
+    @property
+    def pieces(self) -> list[tuple[str, bool]]:
+        """The snippet on one line, in pieces, with whether each is a word that was found."""
+        begin, end = MARKS
+        found = " ".join(self.snippet.split()).replace(end, begin).split(begin)
+        return [(piece, number % 2 == 1) for number, piece in enumerate(found) if piece]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields of ``aar sessions search --json``."""
         return {
             **self.session.to_dict(),
             "seq": self.seq,
             "kind": self.kind,
-            "snippet": snippet,
+            "snippet": self.plain,
             "hits": self.count,
         }
 

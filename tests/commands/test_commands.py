@@ -71,6 +71,27 @@ async def test_sessions_are_listed_left_and_taken_up_again(tmp_path: Path) -> No
         assert "no session" in refusal(await at.run("/sessions zzzz")).lower()
 
 
+async def test_sessions_are_found_by_the_words_of_their_messages(tmp_path: Path) -> None:
+    async with desk(tmp_path, {"text": "the rounding mode has an error"}, {"text": "nothing"}) as at:
+        await at.say("look at the sums")
+        first = at.talk.session.session_id
+        await at.run("/clear")
+        await at.say("something else")
+        found = await at.run("/sessions rounding err")
+        assert isinstance(found, Choice)
+        (item,) = found.items
+        assert (item.label, item.command) == ("look at the sums", f"/sessions {first}")
+        assert item.detail.startswith("assistant: the rounding mode has an error · ")
+        assert not item.current
+        everywhere = await at.run("/sessions all something")
+        assert isinstance(everywhere, Choice)
+        assert [item.current for item in everywhere.items] == [True]
+        text(await at.run(item.command))
+        assert at.talk.session.session_id == first
+        for words in ("rounding elephant", "***", "all elephant"):
+            assert words.removeprefix("all ") in refusal(await at.run(f"/sessions {words}"))
+
+
 async def test_a_fork_copies_up_to_an_event_and_a_rename_titles(tmp_path: Path) -> None:
     async with desk(tmp_path, {"text": "hello"}) as at:
         await at.say("hi")

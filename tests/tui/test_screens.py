@@ -201,6 +201,30 @@ async def test_another_session_is_found_by_its_words_and_goes_on(project: Path) 
         await until(pilot, lambda: app.conversation.session.session_id == first)
 
 
+async def test_the_list_of_sessions_searches_what_was_said_and_shows_the_place(project: Path) -> None:
+    long_ago = {"text": "The rounding of sums was wrong."}
+    async with opened(project, long_ago, DONE) as (app, pilot):
+        await say(app, pilot, "first task")
+        first = app.conversation.session.session_id
+        await app.conversation.new_session()
+        await say(app, pilot, "second task")
+        await pilot.press("f3")
+        await until(pilot, lambda: isinstance(app.screen, Picker))
+        await pilot.press(*"round")
+        await until(pilot, lambda: "assistant, event" in screen_text(app))
+        shown = screen_text(app)
+        assert "first task" in shown
+        assert "second task" not in shown
+        assert shown.count("The rounding of sums was wrong.") >= 2, "in the row and beside it"
+        await pilot.press(*["backspace"] * 5)
+        await until(pilot, lambda: "second task" in screen_text(app))
+        await until(pilot, lambda: "assistant, event" not in screen_text(app))
+        await pilot.press(*"sums was")
+        await until(pilot, lambda: "assistant, event" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.conversation.session.session_id == first)
+
+
 async def test_the_theme_under_the_mark_is_shown_and_escape_takes_it_back(project: Path) -> None:
     async with opened(project) as (app, pilot):
         before = app.theme

@@ -29,19 +29,16 @@ def search(words: tuple[str, ...], everywhere: bool, limit: int, as_json: bool) 
         for hit in hits:
             click.echo(json.dumps(hit.to_dict(), ensure_ascii=False))
         return
-    from aar.memory.session_words import MARKS
     from aar.safety.sanitize import sanitize
 
     if not hits:
         more = "" if everywhere else " in this folder; --all searches everywhere"
         click.echo(f"Nothing was found{more}.", err=True)
-    begin, end = MARKS
     for hit in hits:
         info = hit.session
-        found = " ".join(hit.snippet.split())
         shown = "".join(
-            click.style(piece, bold=True) if number % 2 else sanitize(piece)
-            for number, piece in enumerate(found.replace(end, begin).split(begin))
+            click.style(sanitize(piece), bold=True) if marked else sanitize(piece)
+            for piece, marked in hit.pieces
         )
         many = f", {hit.count} places" if hit.count > 1 else ""
         click.echo(

@@ -91,16 +91,18 @@ class ScreenActions(Chrome):
         if conversation is None:
             self._not_yet()
             return
-        from aar.transports.tui.screen_data import session_preview, session_rows
+        from aar.transports.tui.screen_data import SessionFinder, session_rows
 
         runtime = conversation.runtime
+        finder = SessionFinder(runtime)
 
         async def preview(key: str) -> Content:
-            return await asyncio.to_thread(session_preview, runtime, key)
+            return await asyncio.to_thread(finder.preview, key)
 
         rows = await asyncio.to_thread(session_rows, runtime, conversation.session.session_id)
         hint = "Enter goes on with the marked session, Ctrl+O with a copy of it."
-        taken = await self.push_screen_wait(Picker("Sessions", rows, hint=hint, preview=preview))
+        picker = Picker("Sessions", rows, hint=hint, preview=preview, searching=finder.rows)
+        taken = await self.push_screen_wait(picker)
         if taken is None:
             return
         try:

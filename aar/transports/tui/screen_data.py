@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
@@ -26,6 +29,7 @@ from aar.transports.tui.one_line import one_line
 from aar.transports.tui.screens.picker import Row
 
 if TYPE_CHECKING:
+    from aar.memory.session_words import Hit
     from aar.protocol.events import Event
     from aar.protocol.usage import Price
     from aar.runtime.parts import Runtime
@@ -33,6 +37,10 @@ if TYPE_CHECKING:
 _PREVIEW_EVENTS = 120
 _PREVIEW_CHARS = 400
 _MOST_SESSIONS = 1000
+_MOST_HITS = 50
+_LEAST_CHARS = 3
+_FOLLOWING = 12
+_SEARCH_DELAY_S = 0.1
 _LOG_LINES = 1000
 _PLAIN_TYPES = (bool, int, float, str)
 
@@ -84,6 +92,62 @@ def session_preview(runtime: Runtime, session_id: str) -> Content:
         return Content.styled(sanitize(str(error)), "$error")
     lines = [line for event in events if (line := _line_of(event)) is not None]
     return Content("\n\n").join(lines[-30:]) if lines else Content("Nothing was said yet.")
+
+
+class SessionFinder:
+    """Finds sessions by words of their messages, while the user types.
+
+    Args:
+        runtime: Whose sessions.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._hits: dict[str, Hit] = {}
+        self._one_at_a_time = threading.Lock()
+
+    async def rows(self, query: str) -> list[Row]:
+        """Return the sessions in which all words of ``query`` stand in one message, the best first."""
+        self._hits = {}
+        if len(query.strip()) < _LEAST_CHARS:
+            return []
+        # More keys may come at once; the caller cancels this then.
+        await asyncio.sleep(_SEARCH_DELAY_S)
+        found = await asyncio.to_thread(self._search, query)
+        self._hits = {hit.session.id: hit for hit in found}
+        here = str(self._runtime.workspace)
+        return [_hit_row(hit, here) for hit in found]
+
+    def _search(self, query: str) -> list[Hit]:
+        try:
+            with self._one_at_a_time:
+                return self._runtime.store.search(query, None, _MOST_HITS)
+        except (AarError, OSError):
+            return []
+
+    def preview(self, session_id: str) -> Content:
+        """Return the place that was found with what follows it, else the end of the session."""
+        hit = self._hits.get(session_id)
+        if hit is None:
+            return session_preview(self._runtime, session_id)
+        head = Content("").join(
+            Content.styled(sanitize(piece), "bold $accent" if marked else "$foreground")
+            for piece, marked in hit.pieces
+        )
+        many = f"{hit.kind}, event {hit.seq}" + (f", and {hit.count - 1} more" if hit.count > 1 else "")
+        parts = [Content.styled(many, "$text-muted"), head]
+        try:
+            events = islice(self._runtime.store.read(session_id, max(1, hit.seq)), _PREVIEW_EVENTS)
+            parts += [line for event in events if (line := _line_of(event)) is not None][:_FOLLOWING]
+        except AarError as error:
+            parts.append(Content.styled(sanitize(str(error)), "$error"))
+        return Content("\n\n").join(parts)
+
+
+def _hit_row(hit: Hit, here: str) -> Row:
+    info = hit.session
+    detail = "  ".join(part for part in (hit.plain, ago(info.updated), _place(info.cwd, here)) if part)
+    return Row(info.id, info.title or "(no prompt yet)", detail)
 
 
 def _line_of(event: Event) -> Content | None:

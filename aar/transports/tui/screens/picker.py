@@ -169,7 +169,7 @@ class Picker(ModalScreen[Taken | None]):
         event.stop()
         self._found = [row for row in self._rows if matches(row, event.value)]
         self._fill()
-        if self._searching is not None and len(event.value.strip()) > 2:
+        if self._searching is not None:
             self._search_more(event.value)
 
     @work(exclusive=True, group="search")
@@ -178,9 +178,17 @@ class Picker(ModalScreen[Taken | None]):
             return
         known = {row.key for row in self._found}
         more = [row for row in await self._searching(query) if row.key not in known]
-        if more and self.query_one(Input).value == query:
+        if not self.query(Input) or self.query_one(Input).value != query:
+            return
+        marked = self.marked
+        if more:
             self._found += more
             self._fill()
+        if marked is not None:
+            # What the search found may change what stands beside it.
+            self.query_one(OptionList).highlighted = self._found.index(marked)
+            if self._preview is not None:
+                self._show_preview(marked.key)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take the marked row."""
