@@ -178,7 +178,8 @@ class Picker(ModalScreen[Taken | None]):
             return
         known = {row.key for row in self._found}
         more = [row for row in await self._searching(query) if row.key not in known]
-        if not self.query(Input) or self.query_one(Input).value != query:
+        if not self.query(OptionList) or not self.query(Input) or self.query_one(Input).value != query:
+            # Closed, or asked for something else meanwhile.
             return
         marked = self.marked
         if more:
@@ -217,8 +218,10 @@ class Picker(ModalScreen[Taken | None]):
 
         await asyncio.sleep(_PREVIEW_DELAY_S)
         if self._preview is not None:
-            self.query_one("#preview Static", Static).update(await self._preview(key))
-            self.query_one("#preview", VerticalScroll).scroll_home(animate=False)
+            shown = await self._preview(key)
+            if self.query("#preview Static"):
+                self.query_one("#preview Static", Static).update(shown)
+                self.query_one("#preview", VerticalScroll).scroll_home(animate=False)
 
     # --- keys --------------------------------------------------------------------------------------------
 
