@@ -163,11 +163,14 @@ class SafetyPolicy:
             tool: Which tool.
             arguments: As a JSON object.
             wall: The wall that would hold, if not the policy's own.
-            outside: Whether text from outside came in before; what reaches out and changes things asks then.
+            outside: Whether text from outside came in before; what reaches out and changes things asks then,
+                unless a rule of the user's own names exactly the tool.
         """
         self._follow()
         decision = self._decide(tool, arguments, enforced=(self.wall if wall is None else wall) != "none")
         if not outside or decision.decision != "allow" or not self._reaches_and_changes(tool, arguments):
+            return decision
+        if self._named_by_user(tool, decision):
             return decision
         reason = "text from outside came in before this call, which reaches out and may change things"
         verdict = self.final(Verdict("ask", (reason,), by="policy"))
@@ -178,6 +181,16 @@ class SafetyPolicy:
             rule=None,
             proposed_rule=None,
             by="policy",
+        )
+
+    def _named_by_user(self, tool: ToolSpec, decision: Decision) -> bool:
+        """Whether a rule of the user's own names exactly this foreign tool: their answer to the question."""
+        rule = decision.rule
+        return (
+            SideEffect.EXTERNAL in tool.side_effects
+            and rule is not None
+            and rule.text == tool.name
+            and rule.layer != "project"
         )
 
     def _reaches_and_changes(self, tool: ToolSpec, arguments: Mapping[str, Any]) -> bool:

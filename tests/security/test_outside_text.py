@@ -131,6 +131,21 @@ def test_t24_after_outside_text_what_reaches_out_and_changes_things_asks(tmp_pat
     assert judge.decide(bash, {"command": "git push origin"}).decision == "allow"
 
 
+def test_t24_a_rule_of_the_users_own_for_exactly_this_tool_is_their_answer(tmp_path: Path) -> None:
+    rules = [
+        RuleSet.parse("user", ["mcp__good__send", "mcp__other__*"]),
+        RuleSet.parse("project", ["mcp__bad__x"]),
+    ]
+    judge = SafetyPolicy("auto", tmp_path, rules=rules, wall="bubblewrap")
+
+    def after(name: str) -> str:
+        return judge.decide(outside_tool(name, SideEffect.EXTERNAL), {}, outside=True).decision
+
+    assert after("mcp__good__send") == "allow"
+    assert after("mcp__other__send") == "ask"
+    assert after("mcp__bad__x") == "ask"
+
+
 def test_t24_inside_a_wall_without_network_nothing_more_is_asked(tmp_path: Path) -> None:
     judge = SafetyPolicy("auto", tmp_path, wall="bubblewrap")
     bash = outside_tool("bash", SideEffect.EXECUTE)
