@@ -10,7 +10,7 @@ from typing import Any
 from textual.app import App
 
 FOLDER = Path(__file__).parent / "screens"
-_UPDATING = bool(os.environ.get("AAR_UPDATE_SCREENS"))
+UPDATING = bool(os.environ.get("AAR_UPDATE_SCREENS"))
 
 
 def screen_text(app: App[Any]) -> str:
@@ -23,7 +23,7 @@ def assert_screen(app: App[Any], name: str, still: Callable[[str], str] = str) -
     """Compare the screen with ``screens/NAME.txt``; ``still`` takes out what differs from run to run."""
     shown = still(screen_text(app))
     file = FOLDER / f"{name}.txt"
-    if _UPDATING:
+    if UPDATING:
         FOLDER.mkdir(exist_ok=True)
         file.write_text(shown, encoding="utf-8")
     assert file.is_file(), f"{file.name} is missing: look at the screen and run pytest with --update-screens"

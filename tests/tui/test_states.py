@@ -14,7 +14,7 @@ from aar.transports.tui.app import AarApp
 from aar.transports.tui.approvals import ApprovalPanel
 from aar.transports.tui.side_panel import SidePanel
 from aar.transports.tui.transcript import Transcript
-from tests.tui.screens import FOLDER, assert_screen, screen_text
+from tests.tui.screens import FOLDER, UPDATING, assert_screen, screen_text
 from tests.tui.test_screens import opened, project, say, until
 
 __all__ = ["project"]
@@ -72,7 +72,11 @@ async def shoot(pilot: Pilot[int], name: str) -> None:
         picture = FOLDER / f"state-{name}-{columns}x{rows}.txt"
         for _ in range(100):
             # A busy machine draws later; what is wrong stays wrong.
-            if not picture.is_file() or still(screen_text(pilot.app)) == picture.read_text(encoding="utf-8"):
+            if (
+                UPDATING
+                or not picture.is_file()
+                or still(screen_text(pilot.app)) == picture.read_text(encoding="utf-8")
+            ):
                 break
             await pilot.pause(0.1)
         shown = screen_text(pilot.app)
