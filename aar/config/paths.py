@@ -119,7 +119,7 @@ def ensure(folder: Path) -> Path:
     """Make ``folder`` and its missing parents, for the owner only (0700), and return it.
 
     Raises:
-        StorageError: It cannot be made, or it is a link, no folder, or belongs to another user.
+        StorageError: It cannot be made, or it is a link, no folder, everybody's, or another user's.
     """
     try:
         for parent in [*reversed(folder.parents), folder]:
@@ -132,6 +132,9 @@ def ensure(folder: Path) -> Path:
             raise StorageError(f"{folder} is in the way: aar needs a folder of that name. Move it aside.")
         if status.st_uid != os.getuid():
             raise StorageError(f"{folder} belongs to another user; set AAR_HOME to a folder of your own.")
+        if status.st_mode & stat.S_ISVTX:
+            # Such as /tmp, which root owns: closing it would break the machine.
+            raise StorageError(f"{folder} is everybody's folder; set AAR_HOME to a folder of your own.")
         if status.st_mode & 0o077:
             folder.chmod(0o700)
     except OSError as error:

@@ -24,6 +24,7 @@ from typing import cast
 from aar.config.schema import SandboxConfig
 from aar.protocol.errors import SandboxError
 from aar.protocol.ports import SpawnRequest, SpawnResult
+from aar.safety.beneath import FOLDER, open_beneath
 from aar.safety.environment import child_environment
 from aar.safety.sandbox.base import Fence, Limits, Plan, Probe, Wall, WallStatus
 from aar.safety.sandbox.choose import choose_wall
@@ -331,18 +332,37 @@ def _blocked_notice(host: str, port: int, reason: str, rule: str | None) -> str:
 def _remove_tree(folder: Path) -> None:
     """Remove a private folder, also where a command took away its own rights. It may be gone already."""
 
-    def open_up(_function: object, name: str, _error: object) -> None:
+    def again(_function: object, name: str, _error: object) -> None:
         path = Path(name)
-        # Never the folder above: it is everybody's.
-        inside = [one for one in (path.parent, path) if one.is_relative_to(folder)]
+        if not _open_up(folder, path):
+            return
         with contextlib.suppress(OSError):
-            for one in inside:
-                if stat.S_ISDIR(one.lstat().st_mode):
-                    one.chmod(0o700)
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+            shutil.rmtree(path, onerror=again) if path.is_dir() else path.unlink()
 
     if os.path.lexists(folder):
-        shutil.rmtree(folder, onerror=open_up)
+        shutil.rmtree(folder, onerror=again)
+
+
+def _open_up(top: Path, path: Path) -> bool:
+    """Give the owner all rights on the folders ``path`` and above it; return whether some were missing.
+
+    Only from ``top`` down, for what is above is everybody's, and through no link that a command left. Without
+    ``O_PATH`` (macOS) a folder that cannot be read stays as it is.
+    """
+    opened = False
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        start = os.open(top, FOLDER)
+        stack.callback(os.close, start)
+        for one in (path.parent, path):
+            if not one.is_relative_to(top):
+                continue
+            fd = open_beneath(start, one.relative_to(top).parts, FOLDER)
+            stack.callback(os.close, fd)
+            if os.fstat(fd).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+                # fchmod refuses descriptors of O_PATH.
+                Path(f"/proc/self/fd/{fd}" if hasattr(os, "O_PATH") else one).chmod(0o700)
+                opened = True
+    return opened
 
 
 def _input(data: bytes | None) -> int:

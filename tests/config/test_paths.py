@@ -71,6 +71,14 @@ def test_folders_are_made_for_the_owner_only_whatever_the_umask(tmp_path: Path) 
     assert ensure(made).stat().st_mode & 0o777 == 0o700
 
 
+def test_a_folder_that_everybody_shares_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    with pytest.raises(StorageError, match="everybody's folder"):
+        ensure(tmp_path)
+    assert tmp_path.stat().st_mode & 0o7777 == 0o1777
+    assert ensure(tmp_path / "own").stat().st_mode & 0o7777 == 0o700
+
+
 def test_a_file_in_the_way_of_a_folder_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     with pytest.raises(StorageError, match="is in the way"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -374,10 +373,14 @@ async def test_removing_the_private_folder_never_touches_the_folder_above(
     await shell(spawner, "mkdir $TMPDIR/a && touch $TMPDIR/a/b && chmod 0 $TMPDIR/a $TMPDIR", workspace)
     spawner.close()
     assert not private.exists()
+    swapped = ProcessSpawner(workspace, SandboxConfig(mode="none"))
+    await shell(swapped, f"mkdir $TMPDIR/b && touch $TMPDIR/b/c && ln -s {shared} $TMPDIR/b/d", workspace)
+    await shell(swapped, "chmod 500 $TMPDIR/b && chmod 0 $TMPDIR", workspace)
+    swapped.close()
     again = ProcessSpawner(workspace, SandboxConfig(mode="none"))
-    shutil.rmtree(again.temp_folder.parent)
+    again.temp_folder.parent.rename(tmp_path / "gone")
     again.close()
-    del again, spawner
+    del again, spawner, swapped
     gc.collect()
     assert shared.stat().st_mode & 0o7777 == 0o1777
     assert list(shared.iterdir()) == []

@@ -46,14 +46,8 @@ class Masks:
             fd, count = self._held[path]
             self._held[path] = (fd, count + 1)
             return True
-        try:
-            with contextlib.suppress(FileExistsError):
-                path.mkdir(MASK_MODE)
-                path.chmod(MASK_MODE)
-            if not is_mask(path):
-                return False
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
+        fd = _made_or_found(path)
+        if fd is None:
             return False
         fcntl.flock(fd, fcntl.LOCK_SH)
         self._held[path] = (fd, 1)
@@ -87,3 +81,24 @@ class Masks:
                     path.rmdir()
             finally:
                 os.close(fd)
+
+
+def _made_or_found(path: Path) -> int | None:
+    """Open the mask at ``path``, made where nothing is; ``None`` when something else is there."""
+    try:
+        made = True
+        try:
+            path.mkdir(MASK_MODE)
+        except FileExistsError:
+            made = False
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        # By its descriptor: a command that runs may have put a link to another folder here meanwhile.
+        if made and not os.listdir(fd):  # noqa: PTH208 - a descriptor is no path
+            os.fchmod(fd, MASK_MODE)
+        if is_mask(path):
+            return fd
+    os.close(fd)
+    return None
