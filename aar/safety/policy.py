@@ -94,11 +94,11 @@ class SafetyPolicy:
         scopes: tuple[Scope, ...] = ("once", "session"),
     ) -> None:
         _check_mode(mode, wall)
-        self.mode: PermissionMode = mode
+        self._mode: PermissionMode = mode
         self.workspace = normal(workspace)
         self.roots = (self.workspace, *(normal(root) for root in extra_roots))
-        self.rules = tuple(rules)
-        self.wall = wall
+        self._rules = tuple(rules)
+        self._wall = wall
         self.headless = headless
         self.scopes = scopes
         self._network_open = network
@@ -113,7 +113,6 @@ class SafetyPolicy:
         """
         below = copy(self)
         below._above = (self, mode)
-        below._follow()
         return below
 
     @property
@@ -121,13 +120,27 @@ class SafetyPolicy:
         """The policy on which the others stand: what is allowed for the session is kept there."""
         return self if self._above is None else self._above[0].base
 
-    def _follow(self) -> None:
-        """Take mode, wall and rules from the policy above, as they are now."""
+    @property
+    def mode(self) -> PermissionMode:
+        """The permission mode; below another policy the stricter one of the two."""
         if self._above is None:
-            return
-        above, mode = self._above
-        above._follow()
-        self.mode, self.wall, self.rules = stricter_mode(above.mode, mode), above.wall, above.rules
+            return self._mode
+        above, loosest = self._above
+        return stricter_mode(above.mode, loosest)
+
+    @property
+    def wall(self) -> str:
+        """Name of the wall around commands."""
+        return self.base._wall
+
+    @property
+    def rules(self) -> tuple[RuleSet, ...]:
+        """The rules of all layers; one list for a policy and those below it."""
+        return self.base._rules
+
+    @rules.setter
+    def rules(self, rules: tuple[RuleSet, ...]) -> None:
+        self.base._rules = rules
 
     def change_mode(self, mode: PermissionMode, wall: str) -> None:
         """Judge by another mode, behind ``wall``, from the next call on.
@@ -136,11 +149,7 @@ class SafetyPolicy:
             ConfigurationError: ``auto`` without a wall.
         """
         _check_mode(mode, wall)
-        if self._above is None:
-            self.mode, self.wall = mode, wall
-            return
-        self.base.change_mode(mode, wall)
-        self._follow()
+        self.base._mode, self.base._wall = mode, wall
 
     # --- what others ask ---------------------------------------------------------------------------------
 
@@ -166,7 +175,6 @@ class SafetyPolicy:
             outside: Whether text from outside came in before; what reaches out and changes things asks then,
                 unless a rule of the user's own names exactly the tool.
         """
-        self._follow()
         decision = self._decide(tool, arguments, enforced=(self.wall if wall is None else wall) != "none")
         if not outside or decision.decision != "allow" or not self._reaches_and_changes(tool, arguments):
             return decision
@@ -217,7 +225,6 @@ class SafetyPolicy:
 
     def check_command(self, command: str, *, wall: str | None = None) -> Decision:
         """Return the decision for a shell command, as ``aar policy check`` does."""
-        self._follow()
         enforced = (self.wall if wall is None else wall) != "none"
         return self._judge_command(command, enforced=enforced)
 

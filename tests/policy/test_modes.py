@@ -166,3 +166,15 @@ def test_explain_has_the_shape_that_policy_check_prints(tmp_path: Path) -> None:
         ],
     }
     assert policy(tmp_path).decide(BASH, {"command": "git status"}).by == "mode"
+
+
+def test_a_policy_below_is_as_strict_as_the_one_above_at_any_time(tmp_path: Path) -> None:
+    above = policy(tmp_path, "ask")
+    below = above.narrowed("edit").narrowed()
+    assert below.mode == "ask"
+    above.change_mode("plan", "none")
+    assert (below.mode, below.wall) == ("plan", "none")
+    above.change_mode("unsafe", "bubblewrap")
+    assert (below.mode, below.wall) == ("edit", "bubblewrap")
+    below.rules = (RuleSet.parse("session", deny=("write_file",)),)
+    assert above.decide(WRITE, {"path": "a"}).decision == "deny"
