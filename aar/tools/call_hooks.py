@@ -20,7 +20,7 @@ _MAX_OUTPUT = 50_000
 
 def _data(item: PendingCall, workspace: Path) -> dict[str, Any]:
     return {
-        "tool_name": item.spec.name if item.spec is not None else item.call.tool_name,
+        "tool_name": item.tool_name,
         "arguments": dict(item.raw),
         "call_id": item.call.call_id,
         "agent_id": item.call.agent_id,
@@ -71,6 +71,5 @@ def tell_context(items: Sequence[PendingCall], emit: Emit) -> None:
     """Put what hooks said about the calls of a step before the model, after all results."""
     for item in items:
         for text, trusted in item.context:
-            name = item.spec.name if item.spec is not None else item.call.tool_name
-            event = ContextEvent(source="hook", label=name, content=(TextBlock(text=text),), trusted=trusted)
-            emit.append(event)
+            blocks = (TextBlock(text=text),)
+            emit.append(ContextEvent(source="hook", label=item.tool_name, content=blocks, trusted=trusted))

@@ -20,6 +20,7 @@ from aar.safety.outside import OutsideText
 from aar.safety.policy import SafetyPolicy
 from aar.safety.redact import MARK
 from aar.tools.call_hooks import after_tool, before_tool, tell_context
+from aar.tools.dry_run import diff_of
 from aar.tools.pending_call import PendingCall, StepResults, batches, failure
 from aar.tools.permission import LogFailure, StepPermissions, Waiting
 from aar.tools.registry import ToolRegistry
@@ -109,25 +110,11 @@ class ToolExecutor:
             waiting: Told when somebody is asked, and when no question is open any more.
         """
         self.outside.begin(calls[0].run_id if calls else None)
-        permissions = StepPermissions(
-            self.policy,
-            self.approver,
-            emit,
-            log=self._log,
-            waiting=waiting,
-            outside=lambda: self.outside.came,
-            hooks=self.hooks,
-        )
+        permissions = self._permissions(emit, waiting)
         pending = [PendingCall(call) for call in calls]
         results: list[ToolResult] = []
         try:
-            for place, item in enumerate(pending):
-                self._prepare(item, place, cut=cut and place == len(pending) - 1)
-                item.after_effects = not all(earlier.read_only for earlier in pending[:place])
-                if item.refusal is None and self.hooks is not None:
-                    await before_tool(self.hooks, item, self.policy.workspace)
-                if item.refusal is None:
-                    permissions.consider(item)
+            await self._consider(pending, permissions, cut=cut)
             for batch in batches(pending):
                 for item in batch:
                     item.task = asyncio.ensure_future(self._run(item, permissions, emit))
@@ -143,14 +130,40 @@ class ToolExecutor:
         finally:
             await _end(pending)
         tell_context(pending, emit)
-        return StepResults(
-            tuple(results),
-            ends_run=any(item.ends_run for item in pending),
-            acted=any(
-                not item.read_only and not result.is_error
-                for item, result in zip(pending, results, strict=True)
-            ),
+        return StepResults.of(pending, results)
+
+    def _permissions(self, emit: Emit, waiting: Waiting | None) -> StepPermissions:
+        return StepPermissions(
+            self.policy,
+            self.approver,
+            emit,
+            log=self._log,
+            waiting=waiting,
+            outside=lambda: self.outside.came,
+            hooks=self.hooks,
+            preview=lambda item: self._preview(item, emit),
         )
+
+    async def _preview(self, item: PendingCall, emit: Emit) -> str | None:
+        """Return what a call would change, for whoever is asked about it."""
+        if item.spec is None or not item.spec.dry_run:
+            return None
+        diff = await diff_of(item.spec, item.arguments, self._make_context(item.call, emit))
+        return diff if diff is None or self._redact is None else self._redact(diff)
+
+    async def _consider(
+        self, pending: Sequence[PendingCall], permissions: StepPermissions, *, cut: bool
+    ) -> None:
+        """Validate and judge every call before the first one runs: all questions are asked at once."""
+        after_effects = False
+        for place, item in enumerate(pending):
+            self._prepare(item, place, cut=cut and place == len(pending) - 1)
+            item.after_effects = after_effects
+            if item.refusal is None and self.hooks is not None:
+                await before_tool(self.hooks, item, self.policy.workspace)
+            if item.refusal is None:
+                await permissions.consider(item)
+            after_effects = after_effects or not item.read_only
 
     def offers(self, name: str) -> bool:
         """Tell whether a tool of this name may be called here."""
@@ -333,7 +346,7 @@ def _record(item: PendingCall, done: tuple[ToolOutcome, float], emit: Emit) -> T
     outcome, seconds = done
     result = ToolResult(
         call_id=item.call.call_id,
-        tool_name=item.spec.name if item.spec is not None else item.call.tool_name,
+        tool_name=item.tool_name,
         output=outcome.output,
         content=outcome.images,
         is_error=outcome.is_error,

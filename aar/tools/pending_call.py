@@ -25,6 +25,18 @@ class StepResults:
     ends_run: bool = False
     acted: bool = False
 
+    @classmethod
+    def of(cls, calls: Sequence[PendingCall], results: Sequence[ToolResult]) -> StepResults:
+        """Return what came of ``calls``, which have these results in the same order."""
+        return cls(
+            tuple(results),
+            ends_run=any(call.ends_run for call in calls),
+            acted=any(
+                not call.read_only and not result.is_error
+                for call, result in zip(calls, results, strict=True)
+            ),
+        )
+
 
 @dataclass(slots=True, eq=False)
 class PendingCall:
@@ -63,6 +75,11 @@ class PendingCall:
     ends_run: bool = False
     hook_allows: bool = False
     context: list[tuple[str, bool]] = field(default_factory=list[tuple[str, bool]])
+
+    @property
+    def tool_name(self) -> str:
+        """Name of the tool; as the model wrote it when there is no such tool."""
+        return self.spec.name if self.spec is not None else self.call.tool_name
 
     @property
     def read_only(self) -> bool:

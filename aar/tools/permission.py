@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
 from aar.protocol.errors import AarError, ToolCategory, ToolFailure
@@ -19,6 +19,10 @@ LogFailure = Callable[[str, BaseException], None]
 _NOT_IN_PLAN = frozenset({SideEffect.WRITE, SideEffect.NETWORK, SideEffect.EXTERNAL})
 Waiting = Callable[[bool], None]
 """Told when somebody is asked (true), and when no question is open any more (false)."""
+
+
+Preview = Callable[[PendingCall], Awaitable[str | None]]
+"""``await preview(call)``: the diff that the call would make, as far as it can be told."""
 
 
 class StepPermissions:
@@ -44,8 +48,10 @@ class StepPermissions:
         waiting: Waiting | None = None,
         outside: Callable[[], bool] = lambda: False,
         hooks: Hooks | None = None,
+        preview: Preview | None = None,
     ) -> None:
         self._hooks = hooks
+        self._preview = preview
         self._outside = outside
         self._policy = policy
         self._approver = approver
@@ -54,13 +60,13 @@ class StepPermissions:
         self._waiting = waiting
         self._asked: list[PendingCall] = []
 
-    def consider(self, item: PendingCall) -> None:
+    async def consider(self, item: PendingCall) -> None:
         """Judge a call before its turn; a question about it is asked now, not waited for."""
         if item.spec is None:
             return
         item.decision = self.judge(item.spec, item.raw)
         if item.decision.decision == "ask" and (self._approver is not None or self._answers(item)):
-            self._ask(item, item.decision)
+            await self._ask(item, item.decision)
 
     def judge(self, spec: ToolSpec, arguments: dict[str, Any]) -> Decision:
         """Return what policy says; a policy that fails says no."""
@@ -89,7 +95,7 @@ class StepPermissions:
         while item.decision.decision == "ask":
             if self._approver is None and not self._answers(item):
                 return self._nobody(item, item.decision)
-            question = item.question or self._ask(item, item.decision)
+            question = item.question or await self._ask(item, item.decision)
             await asyncio.wait({question})
             item.question = None
             if question.cancelled():  # withdrawn: another answer settled this question as well
@@ -100,9 +106,7 @@ class StepPermissions:
             if refused is not None:
                 return refused
             shown, item.decision = item.decision, self.judge(item.spec, item.raw)
-            if _covers(shown, item.decision):
-                return None
-            if item.decision.decision == "allow":
+            if item.decision.decision == "allow" or _covers(shown, item.decision):
                 return None
         return self._by_policy(item, item.decision, item.spec)
 
@@ -122,13 +126,14 @@ class StepPermissions:
 
     # --- questions -----------------------------------------------------------------------------------
 
-    def _ask(self, item: PendingCall, decision: Decision) -> asyncio.Task[Approval]:
+    async def _ask(self, item: PendingCall, decision: Decision) -> asyncio.Task[Approval]:
         rule = {"text": decision.rule.text, "layer": decision.rule.layer} if decision.rule else None
         request = ApprovalRequest(
             request_id=new_id(),
             call_id=item.call.call_id,
-            tool_name=item.spec.name if item.spec is not None else item.call.tool_name,
+            tool_name=item.tool_name,
             arguments=item.raw,
+            diff=None if self._preview is None else await self._preview(item),
             wall=self._policy.wall,
             why={"rule": rule, "reasons": list(decision.reasons)},
             proposed_rule=decision.proposed_rule,
