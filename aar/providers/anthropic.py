@@ -7,11 +7,11 @@ the wire is read exactly and no step costs more for a longer history. Its own re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from aar.protocol.errors import AarError, ErrorKind, ProviderError
+from aar.protocol.errors import ErrorKind, ProviderError
 from aar.providers.anthropic_adapt import LearntTraits
 from aar.providers.anthropic_client import (
     HOME_SEAL,
@@ -24,10 +24,20 @@ from aar.providers.anthropic_client import (
 )
 from aar.providers.anthropic_encode import EncodedRequest, RequestEncoder
 from aar.providers.anthropic_thinking import ThinkingPlan, plan_thinking
-from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
+from aar.providers.base import Delta, ProviderCapabilities, ProviderRequest
 from aar.providers.catalog import ClaudeTraits, claude_traits
-from aar.providers.http import HttpClient, network_error, server_of
+from aar.providers.http import HttpClient, server_of
 from aar.providers.http_errors import parse_body, scrub, server_error
+from aar.providers.http_provider import (
+    Adapted,
+    HttpProvider,
+    drain,
+    is_network_failure,
+    lower_names,
+    model_names,
+    moved_elsewhere,
+    secret_texts,
+)
 from aar.providers.rejected_parameters import RejectedParameters
 
 if TYPE_CHECKING:
@@ -36,19 +46,14 @@ if TYPE_CHECKING:
     from aar.providers.anthropic_client import Client
 
 _OPTIONAL = ("output_config.format", "output_config", "temperature", "stop_sequences", "thinking")
-_MAX_REFUSALS = 4
-_DRAIN_S = 0.25
 _INTERLEAVED = "interleaved-thinking-2025-05-14"
 
 
-class _Adapted(Exception):  # noqa: N818 - not an error: the request is sent again in another way
-    """The server refused how it was asked, and is asked otherwise from now on."""
-
-
-class AnthropicProvider(Provider):
+class AnthropicProvider(HttpProvider):
     """Speaks the Messages wire to one server."""
 
     name = "anthropic"
+    max_refusals = 4
 
     def __init__(self, endpoint: Endpoint, describe: Callable[[str], ProviderCapabilities]) -> None:
         """Make the provider; nothing is opened or imported before the first request.
@@ -60,8 +65,8 @@ class AnthropicProvider(Provider):
         Raises:
             ConfigurationError: The address cannot be used.
         """
+        super().__init__(describe, secret_texts((endpoint.key,), endpoint.headers))
         self._endpoint = endpoint
-        self._describe = describe
         self._http = HttpClient(
             endpoint.base_url, connection_headers(endpoint), endpoint.timeout, endpoint.idle_timeout
         )
@@ -72,34 +77,13 @@ class AnthropicProvider(Provider):
         self._learnt = LearntTraits(self.server)
         self._rejected = RejectedParameters(self.server, _OPTIONAL)
         self._schema: tuple[Mapping[str, Any], dict[str, Any]] | None = None
-        secret = endpoint.key.get_secret_value() if endpoint.key else ""
-        self._secrets = tuple(text for text in (secret, *endpoint.headers.values()) if len(text) >= 8)
-
-    def capabilities(self, model: str) -> ProviderCapabilities:
-        """Tell what ``model`` can do."""
-        return self._describe(model)
 
     def warm(self) -> None:
         """Begin to import the SDK in the background."""
         warm()
 
-    async def stream(self, request: ProviderRequest) -> AsyncIterator[Delta]:
-        """Ask, and yield the answer piece by piece."""
-        chances = _MAX_REFUSALS
-        while True:
-            try:
-                async with aclosing(self._attempt(request, may_adapt=chances > 0)) as deltas:
-                    async for delta in deltas:
-                        yield delta
-                return
-            except _Adapted as adapted:
-                notice = str(adapted)
-            chances -= 1
-            yield Delta(progress=notice)
-
     async def _attempt(self, request: ProviderRequest, *, may_adapt: bool) -> AsyncGenerator[Delta]:
-        answering = False
-        try:
+        with self._told() as progress:
             client = await self._open()
             plan = self._plan(request)
             fields = self._rejected.apply(request.model, self._fields(request, plan))
@@ -111,13 +95,9 @@ class AnthropicProvider(Provider):
                         if may_adapt and response.status_code in {400, 422}:
                             self._adapt(request, plan, fields, response.status_code, body)
                         raise self._error(response, body, request.model)
-                    answering = True
+                    progress.answering = True
                     async for delta in self._answer(response, request.model, encoded):
                         yield delta
-        except (AarError, _Adapted):
-            raise
-        except Exception as error:
-            raise self._failure(error, answering=answering) from error
 
     async def _open(self) -> Client:
         if self._client is None:
@@ -244,7 +224,7 @@ class AnthropicProvider(Provider):
         from aar.providers.openai_body import BodyDecoder
         from aar.providers.openai_decode import AnswerContext
 
-        headers = _lower(response.headers)
+        headers = lower_names(response.headers)
         context = AnswerContext(self.server, model, headers, encoded.call_ids, self._secrets)
         decoder = BodyDecoder(context, MessageDecoder(context, self._endpoint.seal))
         binary = headers.get("content-type", "").startswith("application/vnd.amazon.eventstream")
@@ -258,7 +238,7 @@ class AnthropicProvider(Provider):
             for delta in decoder.feed(data):
                 yield delta
             if decoder.done:
-                await _drain(pieces)
+                await drain(pieces)
                 break
         for delta in decoder.finish():
             yield delta
@@ -269,27 +249,26 @@ class AnthropicProvider(Provider):
         """Take note of how the server wants to be asked.
 
         Raises:
-            _Adapted: It told; the request makes sense that way.
+            Adapted: It told; the request makes sense that way.
         """
         model = request.model
         said = body.decode("utf-8", "replace").lower()
         if "signature" in said and "thinking" in said and self._encoder.forget_thinking():
-            raise _Adapted(f"{self.server} does not take back earlier thinking; it is left out.")
+            raise Adapted(f"{self.server} does not take back earlier thinking; it is left out.")
         if "cache_control" in said and self._encoder.cache:
             self._encoder.cache = False
             self._encoder.clear()
-            raise _Adapted(f"{self.server} does not take marks for its cache; they are left out.")
+            raise Adapted(f"{self.server} does not take marks for its cache; they are left out.")
         notice = self._learnt.learn(model, claude_traits(model), plan, body)
         notice = notice or self._rejected.learn(model, fields, status, body)
         if notice is not None:
-            raise _Adapted(notice)
+            raise Adapted(notice)
 
     def _error(self, response: Response, body: bytes, model: str) -> ProviderError:
-        if 300 <= response.status_code < 400:
-            target = str(response.headers.get("location", ""))[:200]
-            text = f"{self.server} sends requests elsewhere ({target}). Set base_url to the right address."
-            return ProviderError(ErrorKind.INVALID_REQUEST, text, status=response.status_code)
-        headers = _lower(response.headers)
+        headers = lower_names(response.headers)
+        moved = moved_elsewhere(response.status_code, headers, self.server)
+        if moved is not None:
+            return moved
         parsed = parse_body(body)
         told = cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
         if isinstance(told.get("request_id"), str):
@@ -307,16 +286,13 @@ class AnthropicProvider(Provider):
         return error
 
     def _failure(self, error: Exception, *, answering: bool) -> ProviderError:
-        import httpx2
         from anthropic import APIConnectionError
 
         if isinstance(error, APIConnectionError) and isinstance(error.__cause__, Exception):
             error = error.__cause__
-        network = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, UnicodeError)
-        if isinstance(error, network):
-            return network_error(error, server=self.server, answering=answering, secrets=self._secrets)
-        if answering or (self._endpoint.backend == "api" and not _is_sign_in(error)):
-            raise error
+        ours = answering or (self._endpoint.backend == "api" and not _is_sign_in(error))
+        if ours or is_network_failure(error):
+            return super()._failure(error, answering=answering)
         said = scrub(" ".join(str(error).split()), self._secrets)[:400] or type(error).__name__
         text = f"Signing in to {self.server} failed: {said.rstrip('.')}. Check the credentials."
         return ProviderError(ErrorKind.AUTH, text)
@@ -329,25 +305,24 @@ class AnthropicProvider(Provider):
         """
         if self._endpoint.backend != "api":
             return []
-        from anthropic import APIStatusError
-
-        try:
+        with self._told():
             client = await self._open()
             self._check_signed_in(client)
-            import httpx2
+            response = await self._list(client)
+        if response.status_code in {401, 403}:
+            raise self._error(response, response.content, "")
+        return model_names(parse_body(response.content)) if response.status_code == 200 else []
 
-            headers = request_headers(self._endpoint, [])
-            path = "/v1/models?limit=1000"
-            response = await client.get(path, cast_to=httpx2.Response, options={"headers": headers})
+    async def _list(self, client: Client) -> Response:
+        import httpx2
+        from anthropic import APIStatusError
+
+        headers = request_headers(self._endpoint, [])
+        path = "/v1/models?limit=1000"
+        try:
+            return await client.get(path, cast_to=httpx2.Response, options={"headers": headers})
         except APIStatusError as error:
-            if error.response.status_code in {401, 403}:
-                raise self._error(error.response, error.response.content, "") from None
-            return []
-        except AarError:
-            raise
-        except Exception as error:
-            raise self._failure(error, answering=False) from error
-        return _model_names(parse_body(response.content))
+            return error.response
 
     async def aclose(self) -> None:
         """Close all connections and forget encoded messages."""
@@ -359,28 +334,9 @@ class AnthropicProvider(Provider):
         await self._http.aclose()
 
 
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
-
-
 def _is_sign_in(error: Exception) -> bool:
     from anthropic import AnthropicError
 
     return isinstance(error, AnthropicError) or (
         isinstance(error, TypeError) and "authentication" in str(error)
     )
-
-
-async def _drain(pieces: AsyncIterator[bytes]) -> None:
-    """Read what follows the end mark, shortly: a body read to its end leaves the connection usable."""
-    with suppress(Exception):
-        async with asyncio.timeout(_DRAIN_S):
-            async for _ in pieces:
-                pass
-
-
-def _model_names(body: Any) -> list[str]:
-    data = cast("dict[str, Any]", body).get("data") if isinstance(body, dict) else None
-    items = cast("list[Any]", data) if isinstance(data, list) else []
-    names = [cast("dict[str, Any]", item).get("id") for item in items if isinstance(item, dict)]
-    return [name for name in names if isinstance(name, str) and name]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from pydantic import SecretStr
 
-from aar import __version__
-from aar.protocol.errors import AarError, ErrorKind, ProviderError
-from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
+from aar.protocol.errors import ErrorKind, ProviderError
+from aar.providers.base import Delta, ProviderCapabilities, ProviderRequest
 from aar.providers.catalog import gemini_thinking
 from aar.providers.gemini_encode import EncodedRequest, RequestEncoder
 from aar.providers.gemini_errors import gemini_error
@@ -26,10 +24,17 @@ from aar.providers.gemini_wire import (
     SdkWire,
     Target,
     Wire,
-    read_body,
 )
-from aar.providers.http import STALL_S, network_error, server_of
+from aar.providers.http import STALL_S, server_of
 from aar.providers.http_errors import parse_body, read_error
+from aar.providers.http_provider import (
+    Adapted,
+    HttpProvider,
+    json_headers,
+    moved_elsewhere,
+    read_error_body,
+    secret_texts,
+)
 
 _OPTIONAL = {
     "thinkingAmount": re.compile(r"thinking_? ?(?:level|budget)|\bbudget\b", re.IGNORECASE),
@@ -48,11 +53,6 @@ _REFUSAL = re.compile(
     r"not supported|unsupported|does not support|not enabled|unknown name|cannot find field|not allowed"
     r"|invalid|only (?:works|supported)|not available|must be|out of range|is incompatible"
 )
-_MAX_REFUSALS = 3
-
-
-class _Adapted(Exception):  # noqa: N818 - not an error: the request is sent again without a field
-    """The server refused an optional field, which is left out from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Endpoint:
     sdk: SdkAccess | None = None
 
 
-class GeminiProvider(Provider):
+class GeminiProvider(HttpProvider):
     """Speaks ``generateContent`` to Google, to Vertex AI, or to a server that speaks it too."""
 
     name = "gemini"
@@ -95,54 +95,31 @@ class GeminiProvider(Provider):
         Raises:
             ConfigurationError: The address cannot be used.
         """
+        keys = (endpoint.key, endpoint.sdk.key if endpoint.sdk else None)
+        super().__init__(describe, secret_texts(keys, endpoint.headers))
         self._endpoint = endpoint
-        self._describe = describe
-        target = Target(endpoint.base_url, _headers(endpoint), endpoint.timeout, endpoint.idle_timeout)
+        sign = {"x-goog-api-key": endpoint.key.get_secret_value()} if endpoint.key else {}
+        headers = json_headers(sign, endpoint.headers, stream=endpoint.stream)
+        target = Target(endpoint.base_url, headers, endpoint.timeout, endpoint.idle_timeout)
         self._wire: Wire = SdkWire(target, endpoint.sdk) if endpoint.sdk else HttpWire(target)
         self._server = self._wire.host
         self.server = server_of(self._wire.address)
         self._encoder = RequestEncoder(seal_name(self._server))
         self._left_out: dict[str, set[str]] = {}
-        keys = (endpoint.key, endpoint.sdk.key if endpoint.sdk else None)
-        texts = (*(key.get_secret_value() for key in keys if key), *endpoint.headers.values())
-        self._secrets = tuple(text for text in texts if len(text) >= 8)
-
-    def capabilities(self, model: str) -> ProviderCapabilities:
-        """Tell what ``model`` can do."""
-        return self._describe(model)
-
-    async def stream(self, request: ProviderRequest) -> AsyncIterator[Delta]:
-        """Ask, and yield the answer piece by piece."""
-        self._check_key()
-        chances = _MAX_REFUSALS
-        while True:
-            try:
-                async with aclosing(self._attempt(request, may_adapt=chances > 0)) as deltas:
-                    async for delta in deltas:
-                        yield delta
-                return
-            except _Adapted as adapted:
-                notice = str(adapted)
-            chances -= 1
-            yield Delta(progress=notice)
 
     async def _attempt(self, request: ProviderRequest, *, may_adapt: bool) -> AsyncGenerator[Delta]:
+        self._check_key()
         encoded = self._encode(request)
-        answering = False
-        try:
+        with self._told() as progress:
             async with self._wire.send(request.model, encoded.body, stream=self._endpoint.stream) as reply:
                 if reply.status != 200:
-                    body = await read_body(reply)
+                    body = await read_error_body(reply.pieces)
                     if may_adapt:
                         self._adapt(request.model, encoded, reply.status, body)
                     raise self._error(reply, body, request.model)
-                answering = True
+                progress.answering = True
                 async for delta in self._answer(reply, request.model, encoded):
                     yield delta
-        except (AarError, _Adapted):
-            raise
-        except Exception as error:
-            raise self._failure(error, answering=answering) from error
 
     async def _answer(self, reply: Reply, model: str, encoded: EncodedRequest) -> AsyncIterator[Delta]:
         # Imported while the answer is on its way, not before the request.
@@ -186,7 +163,7 @@ class GeminiProvider(Provider):
         """Take note of an optional field that the server refused.
 
         Raises:
-            _Adapted: There is one; the request makes sense without it.
+            Adapted: There is one; the request makes sense without it.
         """
         said = read_error(parse_body(body)).message.lower()
         if status not in {400, 422} or not _REFUSAL.search(said):
@@ -195,25 +172,12 @@ class GeminiProvider(Provider):
             if name in encoded.fields and pattern.search(said):
                 refused = self._left_out.setdefault(model, set())
                 refused |= {name, "responseMimeType"} if name == "responseJsonSchema" else {name}
-                raise _Adapted(f"{self._server} does not take {name} for {model}; it is left out.")
+                raise Adapted(f"{self._server} does not take {name} for {model}; it is left out.")
 
     def _error(self, reply: Reply, body: bytes, model: str) -> ProviderError:
-        if 300 <= reply.status < 400:
-            target = reply.headers.get("location", "")[:200]
-            text = f"{self._server} sends requests elsewhere ({target}). Set base_url to the right address."
-            return ProviderError(ErrorKind.INVALID_REQUEST, text, status=reply.status)
-        return gemini_error(
+        return moved_elsewhere(reply.status, reply.headers, self._server) or gemini_error(
             reply.status, reply.headers, body, server=self._server, model=model, secrets=self._secrets
         )
-
-    def _failure(self, error: Exception, *, answering: bool) -> ProviderError:
-        import httpx2
-
-        if not isinstance(
-            error, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError | OSError | UnicodeError
-        ):
-            raise error
-        return network_error(error, server=self._server, answering=answering, secrets=self._secrets)
 
     async def list_models(self) -> list[str]:
         """Ask the server for its models that answer prompts; empty when it cannot tell.
@@ -222,11 +186,9 @@ class GeminiProvider(Provider):
             ProviderError: It cannot be reached, or does not accept the key.
         """
         self._check_key()
-        try:
+        with self._told():
             reply = await self._wire.models()
-            body = await read_body(reply) if reply is not None else b""
-        except Exception as error:
-            raise self._failure(error, answering=False) from error
+            body = await read_error_body(reply.pieces) if reply is not None else b""
         if reply is None:
             return []
         if reply.status in {400, 401, 403}:
@@ -237,18 +199,6 @@ class GeminiProvider(Provider):
         """Close all connections and forget encoded messages."""
         self._encoder.clear()
         await self._wire.aclose()
-
-
-def _headers(endpoint: Endpoint) -> dict[str, str]:
-    headers = {
-        "content-type": "application/json",
-        "accept": "text/event-stream, application/json" if endpoint.stream else "application/json",
-        "user-agent": f"aar/{__version__}",
-    }
-    if endpoint.key is not None:
-        headers["x-goog-api-key"] = endpoint.key.get_secret_value()
-    headers.update({name.lower(): value for name, value in endpoint.headers.items()})
-    return headers
 
 
 def _model_names(body: Any) -> list[str]:

@@ -21,6 +21,7 @@ from pydantic import SecretStr
 
 from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError
 from aar.providers.http import CONNECT_TIMEOUT_S, STALL_S, HttpClient
+from aar.providers.http_provider import lower_names
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -33,7 +34,6 @@ NO_KEY = (
 _VERSION = re.compile(r"/v\d\w*(?:/|$)")
 _API_VERSION = "v1beta"
 """What Google's reference describes. The SDK's own default is v1; both ways send the same."""
-_ERROR_BODY_LIMIT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +255,7 @@ def _host(access: SdkAccess) -> str:
 
 
 def _reply(response: Response) -> Reply:
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    return Reply(response.status_code, headers, response.aiter_bytes())
+    return Reply(response.status_code, lower_names(response.headers), response.aiter_bytes())
 
 
 def _failed(error: Any) -> Reply:
@@ -297,20 +296,3 @@ def _tell_credentials(error: Exception) -> None:
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
-
-
-async def read_body(reply: Reply) -> bytes:
-    """Read the body of an error. What came before a cut is enough."""
-    import httpx2
-
-    pieces: list[bytes] = []
-    size = 0
-    try:
-        async for piece in reply.pieces:
-            pieces.append(piece)
-            size += len(piece)
-            if size > _ERROR_BODY_LIMIT:
-                break
-    except httpx2.HTTPError:
-        pass
-    return b"".join(pieces)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -46,6 +46,7 @@ class OllamaProvider(OpenAICompatibleProvider):
     """
 
     chat_path: ClassVar[str] = "/api/chat"
+    models_path: ClassVar[str] = "/api/tags"
     optional: ClassVar[tuple[str, ...]] = ("think", "format", "shift", "truncate", "keep_alive")
 
     def __init__(
@@ -123,28 +124,9 @@ class OllamaProvider(OpenAICompatibleProvider):
             return None  # If it cannot be reached, the question itself will tell.
         return read_facts(parse_body(response.content)) if response.status_code == 200 else UNKNOWN
 
-    async def list_models(self) -> list[str]:
-        """Ask the server for the models that it has.
-
-        Raises:
-            ProviderError: It cannot be reached, or does not accept the key.
-        """
-        try:
-            client = await self._http.get()
-            response = await client.get(f"{self._url}/api/tags")
-        except Exception as error:
-            raise self._failure(error, answering=False) from error
-        if response.status_code in {401, 403}:
-            raise self._error(response, response.content, "")
-        told = parse_body(response.content) if response.status_code == 200 else None
-        models: Any = cast("dict[str, Any]", told).get("models") if isinstance(told, dict) else None
-        listed = cast("list[Any]", models) if isinstance(models, list) else []
-        names = [cast("dict[str, Any]", item).get("name") for item in listed if isinstance(item, dict)]
-        return [name for name in names if isinstance(name, str) and name]
-
     # Asking
 
-    async def stream(self, request: ProviderRequest) -> AsyncIterator[Delta]:
+    async def stream(self, request: ProviderRequest) -> AsyncGenerator[Delta]:
         """Ask, and yield the answer piece by piece; a prompt that was refused as too long gets more room."""
         facts = await self._learn_facts(request.model)
         request, note = _fitting(request, facts)
@@ -175,7 +157,7 @@ class OllamaProvider(OpenAICompatibleProvider):
             yield Delta(progress=_tight_note(request.model, allotment))
         options = {"num_ctx": allotment.num_ctx, **_options_in(request.extra)}
         sized = replace(request, extra={**request.extra, "options": options})
-        async with aclosing(cast("AsyncGenerator[Delta]", super().stream(sized))) as deltas:
+        async with aclosing(super().stream(sized)) as deltas:
             async for delta in deltas:
                 if delta.response is not None and delta.response.usage is not None:
                     told = delta.response.usage.prompt

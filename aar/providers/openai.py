@@ -7,18 +7,17 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from aar.protocol.errors import ErrorKind, ProviderError
+from aar.protocol.errors import ErrorKind
 from aar.providers.base import Delta, ProviderCapabilities, ProviderRequest, closing_stream
 from aar.providers.http_errors import error_kind_of, parse_body, read_error
+from aar.providers.http_provider import Adapted, model_names
 from aar.providers.openai_client import OpenAIClient, Refused, warm
 from aar.providers.openai_compatible import (
     OPTIONAL,
     OTHER_NAMES,
-    Adapted,
     BodyReader,
     Endpoint,
     OpenAICompatibleProvider,
-    model_names,
 )
 from aar.providers.openai_encode import EncodedRequest, RequestEncoder, WireOptions
 from aar.providers.openai_responses_encode import ResponsesEncoder
@@ -116,24 +115,20 @@ class OpenAIProvider(OpenAICompatibleProvider):
 
     async def _attempt(self, request: ProviderRequest, *, may_adapt: bool) -> AsyncGenerator[Delta]:
         api, encoded = self._api, self._encode(request)
-        answering = False
-        try:
-            path = "/chat/completions" if api == "chat" else "/responses"
-            response = await self._client.post(path, encoded.body, request.model)
+        path = "/chat/completions" if api == "chat" else "/responses"
+        with self._told() as progress:
             try:
-                answering = True
+                response = await self._client.post(path, encoded.body, request.model)
+            except Refused as refused:
+                if may_adapt:
+                    self._adapt_to(refused.response, request.model, encoded, api)
+                raise self._error(refused.response, refused.response.content, request.model) from None
+            try:
+                progress.answering = True
                 async for delta in self._answer(response, request.model, encoded):
                     yield delta
             finally:
                 await response.aclose()
-        except Refused as refused:
-            if may_adapt:
-                self._adapt_to(refused.response, request.model, encoded, api)
-            raise self._error(refused.response, refused.response.content, request.model) from None
-        except (ProviderError, Adapted):
-            raise
-        except Exception as error:
-            raise self._failure(error, answering=answering) from error
 
     def _encode(self, request: ProviderRequest) -> EncodedRequest:
         encoder = self._encoder if self._api == "chat" else self._responses_encoder(request.model)
@@ -187,14 +182,13 @@ class OpenAIProvider(OpenAICompatibleProvider):
         Raises:
             ProviderError: It cannot be reached, or does not accept the key.
         """
-        try:
-            return model_names(parse_body(await self._client.models()))
-        except Refused as refused:
-            if refused.response.status_code in {401, 403}:
-                raise self._error(refused.response, refused.response.content, "") from None
-            return []
-        except Exception as error:
-            raise self._failure(error, answering=False) from error
+        with self._told():
+            try:
+                return model_names(parse_body(await self._client.models()))
+            except Refused as refused:
+                if refused.response.status_code in {401, 403}:
+                    raise self._error(refused.response, refused.response.content, "") from None
+        return []
 
     async def aclose(self) -> None:
         """Close all connections and forget encoded messages."""

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import SecretStr
 
-from aar import __version__
-from aar.protocol.errors import ErrorKind, ProviderError
-from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
-from aar.providers.http import STALL_S, HttpClient, network_error, server_of
+from aar.protocol.errors import ProviderError
+from aar.providers.base import Delta, ProviderCapabilities, ProviderRequest
+from aar.providers.http import STALL_S, HttpClient, server_of
 from aar.providers.http_errors import parse_body, server_error
+from aar.providers.http_provider import (
+    Adapted,
+    HttpProvider,
+    drain,
+    json_headers,
+    lower_names,
+    model_names,
+    moved_elsewhere,
+    read_error_body,
+    secret_texts,
+)
 from aar.providers.openai_encode import EncodedRequest, RequestEncoder, WireOptions
 from aar.providers.rejected_parameters import RejectedParameters
 
@@ -57,12 +65,6 @@ _SHAPES: tuple[tuple[re.Pattern[str], str, str], ...] = (
 )
 """What servers say of messages that are not of the shape that they want, and which option makes it so: models
 of the same makers are served by many, so the name of the server does not tell."""
-_ERROR_BODY_LIMIT = 1_000_000
-_DRAIN_S = 0.25
-
-
-class Adapted(Exception):  # noqa: N818 - not an error: the request is sent again without a field
-    """The server refused an optional field, which is left out from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +111,20 @@ class BodyReader(Protocol):
         ...
 
 
-class OpenAICompatibleProvider(Provider):
+class OpenAICompatibleProvider(HttpProvider):
     """Speaks chat completions to one server.
 
     Wires that differ in their path, body and answer only (Ollama's own) are subclasses.
 
     Attributes:
         chat_path: Where questions go, below the base address.
+        models_path: Where the list of models is, below the base address.
         optional: Fields without which a request still makes sense, in the order in which they are given up.
-        max_refusals: How often one question is asked again with other fields.
     """
 
     chat_path: ClassVar[str] = "/chat/completions"
+    models_path: ClassVar[str] = "/models"
     optional: ClassVar[tuple[str, ...]] = OPTIONAL
-    max_refusals: ClassVar[int] = 3
 
     def __init__(self, endpoint: Endpoint, describe: Callable[[str], ProviderCapabilities]) -> None:
         """Make the provider; nothing is opened before the first request.
@@ -134,11 +136,13 @@ class OpenAICompatibleProvider(Provider):
         Raises:
             ConfigurationError: The address cannot be used.
         """
+        super().__init__(describe, secret_texts((endpoint.key,), endpoint.headers))
         self.name = endpoint.name
         self._endpoint = endpoint
-        self._describe = describe
         self._url = endpoint.base_url.rstrip("/")
-        self._http = HttpClient(self._url, _headers(endpoint), endpoint.timeout, endpoint.idle_timeout)
+        sign = {"authorization": f"Bearer {endpoint.key.get_secret_value()}"} if endpoint.key else {}
+        headers = json_headers(sign, endpoint.headers, stream=endpoint.stream)
+        self._http = HttpClient(self._url, headers, endpoint.timeout, endpoint.idle_timeout)
         self.server = server_of(self._url)
         self._server = self._http.host
         self._encoder = self._make_encoder(endpoint.wire or WireOptions(self._server))
@@ -146,8 +150,6 @@ class OpenAICompatibleProvider(Provider):
             self._server, self.optional, other_names=OTHER_NAMES, levels=("reasoning_effort",)
         )
         self._encoder.adapt = self._rejected.apply
-        secret = endpoint.key.get_secret_value() if endpoint.key else ""
-        self._secrets = tuple(text for text in (secret, *endpoint.headers.values()) if len(text) >= 8)
 
     def _make_encoder(self, wire: WireOptions) -> RequestEncoder:
         return RequestEncoder(wire)
@@ -157,43 +159,20 @@ class OpenAICompatibleProvider(Provider):
 
         return BodyDecoder(context)
 
-    def capabilities(self, model: str) -> ProviderCapabilities:
-        """Tell what ``model`` can do."""
-        return self._describe(model)
-
-    async def stream(self, request: ProviderRequest) -> AsyncIterator[Delta]:
-        """Ask, and yield the answer piece by piece."""
-        chances = self.max_refusals
-        while True:
-            try:
-                async with aclosing(self._attempt(request, may_adapt=chances > 0)) as deltas:
-                    async for delta in deltas:
-                        yield delta
-                return
-            except Adapted as adapted:
-                notice = str(adapted)
-            chances -= 1
-            yield Delta(progress=notice)
-
     async def _attempt(self, request: ProviderRequest, *, may_adapt: bool) -> AsyncGenerator[Delta]:
         encoded = self._encode(request)
-        answering = False
-        try:
+        with self._told() as progress:
             client = await self._http.get()
             url = f"{self._url}{self.chat_path}"
             async with client.stream("POST", url, content=encoded.body) as response:
                 if response.status_code != 200:
-                    body = await _read_error(response)
+                    body = await read_error_body(response.aiter_bytes())
                     if may_adapt:
                         self._adapt(request.model, encoded, response.status_code, body)
                     raise self._error(response, body, request.model)
-                answering = True
+                progress.answering = True
                 async for delta in self._answer(response, request.model, encoded):
                     yield delta
-        except (ProviderError, Adapted):
-            raise
-        except Exception as error:
-            raise self._failure(error, answering=answering) from error
 
     async def _answer(self, response: Response, model: str, encoded: EncodedRequest) -> AsyncIterator[Delta]:
         # Imported while the answer is on its way, not before the request.
@@ -203,7 +182,7 @@ class OpenAICompatibleProvider(Provider):
             AnswerContext(
                 server=self._server,
                 model=model,
-                headers=_lower(response.headers),
+                headers=lower_names(response.headers),
                 taken_ids=encoded.call_ids,
                 secrets=self._secrets,
             )
@@ -213,7 +192,7 @@ class OpenAICompatibleProvider(Provider):
             for delta in decoder.feed(piece):
                 yield delta
             if decoder.done:
-                for delta in decoder.feed(await _drain(pieces)):
+                for delta in decoder.feed(await drain(pieces)):
                     yield delta
                 break
         for delta in decoder.finish():
@@ -241,27 +220,10 @@ class OpenAICompatibleProvider(Provider):
                 raise Adapted(f"{self.server} {wish}; the conversation is sent again so.")
 
     def _error(self, response: Response, body: bytes, model: str) -> ProviderError:
-        if 300 <= response.status_code < 400:
-            target = str(response.headers.get("location", ""))[:200]
-            text = f"{self.server} sends requests elsewhere ({target}). Set base_url to the right address."
-            return ProviderError(ErrorKind.INVALID_REQUEST, text, status=response.status_code)
-        return server_error(
-            response.status_code,
-            _lower(response.headers),
-            body,
-            server=self.server,
-            model=model,
-            secrets=self._secrets,
+        status, headers = response.status_code, lower_names(response.headers)
+        return moved_elsewhere(status, headers, self.server) or server_error(
+            status, headers, body, server=self.server, model=model, secrets=self._secrets
         )
-
-    def _failure(self, error: Exception, *, answering: bool) -> ProviderError:
-        import httpx2
-
-        if not isinstance(
-            error, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError | OSError | UnicodeError
-        ):
-            raise error
-        return network_error(error, server=self.server, answering=answering, secrets=self._secrets)
 
     async def list_models(self) -> list[str]:
         """Ask the server for its models; empty when it cannot tell.
@@ -269,11 +231,9 @@ class OpenAICompatibleProvider(Provider):
         Raises:
             ProviderError: It cannot be reached, or does not accept the key.
         """
-        try:
+        with self._told():
             client = await self._http.get()
-            response = await client.get(f"{self._url}/models")
-        except Exception as error:
-            raise self._failure(error, answering=False) from error
+            response = await client.get(f"{self._url}{self.models_path}")
         if response.status_code in {401, 403}:
             raise self._error(response, response.content, "")
         return model_names(parse_body(response.content)) if response.status_code == 200 else []
@@ -282,64 +242,3 @@ class OpenAICompatibleProvider(Provider):
         """Close all connections and forget encoded messages."""
         self._encoder.clear()
         await self._http.aclose()
-
-
-def _headers(endpoint: Endpoint) -> dict[str, str]:
-    headers = {
-        "content-type": "application/json",
-        "accept": "text/event-stream, application/json" if endpoint.stream else "application/json",
-        "user-agent": f"aar/{__version__}",
-    }
-    if endpoint.key is not None:
-        headers["authorization"] = f"Bearer {endpoint.key.get_secret_value()}"
-    headers.update({name.lower(): value for name, value in endpoint.headers.items()})
-    return headers
-
-
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
-
-
-async def _read_error(response: Response) -> bytes:
-    """Read the body of an error. What came before a cut is enough."""
-    import httpx2
-
-    pieces: list[bytes] = []
-    size = 0
-    try:
-        async for piece in response.aiter_bytes():
-            pieces.append(piece)
-            size += len(piece)
-            if size > _ERROR_BODY_LIMIT:
-                break
-    except httpx2.HTTPError:
-        pass
-    return b"".join(pieces)
-
-
-async def _drain(pieces: AsyncIterator[bytes]) -> bytes:
-    """Read what follows the end mark, shortly: a body read to its end leaves the connection usable."""
-    rest = b""
-    try:
-        async with asyncio.timeout(_DRAIN_S):
-            async for piece in pieces:
-                rest += piece
-    except Exception:
-        return rest  # The answer is complete; how the connection ends does not matter.
-    return rest
-
-
-def model_names(body: Any) -> list[str]:
-    """Return the names in a server's list of models, whatever its shape."""
-    if isinstance(body, dict):
-        answer = cast("dict[str, Any]", body)
-        body = answer.get("data") or answer.get("models")
-    found: list[str] = []
-    for item in cast("list[Any]", body) if isinstance(body, list) else []:
-        name: Any = item
-        if isinstance(item, dict):
-            fields = cast("dict[str, Any]", item)
-            name = fields.get("id") or fields.get("name")
-        if isinstance(name, str) and name:
-            found.append(name.removeprefix("models/"))
-    return found
