@@ -20,6 +20,19 @@ from aar.transports.chat.talk import Talk
 from tests.commands.support import desk
 
 ENTER, ESCAPE, CTRL_C, CTRL_D, TAB = "\r", "\x1b", "\x03", "\x04", "\t"
+DECIDE = "[y yes"
+"""How the line begins on which a call is decided with one key."""
+
+
+class Drawn(DummyOutput):
+    """The terminal below the line that is typed; keeps what is drawn there."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, data: str) -> None:
+        """Keep what is drawn."""
+        self.text += data
 
 
 class Chat:
@@ -29,8 +42,11 @@ class Chat:
         code: Exit code, once it has ended.
     """
 
-    def __init__(self, talk: Talk, reader: LineReader, keys: PipeInput, out: io.StringIO) -> None:
-        self.talk, self.reader, self._keys, self._out = talk, reader, keys, out
+    def __init__(
+        self, talk: Talk, reader: LineReader, keys: PipeInput, out: io.StringIO, drawn: Drawn
+    ) -> None:
+        self.talk, self.reader, self._keys, self._out, self._drawn = talk, reader, keys, out, drawn
+        self._typed_at = 0
         self.code: int | None = None
 
     @property
@@ -45,12 +61,22 @@ class Chat:
 
     def type(self, text: str) -> None:
         """Press keys."""
+        self._typed_at = len(self._drawn.text)
         self._keys.send_text(text)
 
     async def shows(self, *words: str) -> str:
         """Wait until all of ``words`` were written."""
         await until(lambda: all(word in self.screen for word in words), lambda: self.screen)
         return self.screen
+
+    async def at(self, prompt: str, keys: str) -> None:
+        """Press keys as soon as ``prompt`` was drawn, behind all that was drawn when keys were last pressed."""
+        await until(lambda: prompt in self._drawn.text[self._typed_at :], lambda: self._drawn.text)
+        self.type(keys)
+
+    async def decide(self, key: str) -> None:
+        """Answer the question whether a call may run, as soon as it takes an answer."""
+        await self.at(DECIDE, key)
 
     async def say(self, line: str, *words: str) -> str:
         """Type a line and wait for words behind all that was written before."""
@@ -76,11 +102,9 @@ async def chatting(
     async with desk(tmp_path, *steps, mode=mode) as at:
         out = io.StringIO()
         with create_pipe_input() as keys:
-            paper = Paper(out, colour=colour)
-            reader = LineReader(
-                hint=lambda: paper.line("(hint)"), terminal_input=keys, terminal_output=DummyOutput()
-            )
-            chat = Chat(Talk(at.talk, reader, paper), reader, keys, out)
+            paper, drawn = Paper(out, colour=colour), Drawn()
+            reader = LineReader(hint=lambda: paper.line("(hint)"), terminal_input=keys, terminal_output=drawn)
+            chat = Chat(Talk(at.talk, reader, paper), reader, keys, out, drawn)
             task = asyncio.ensure_future(chat.talk.run(first))
             try:
                 yield chat

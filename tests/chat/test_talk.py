@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from aar.protocol.events import AssistantMessage, ToolCall, ToolResult, UserMessage
-from tests.chat.support import CTRL_C, CTRL_D, ENTER, ESCAPE, Chat, chatting, until
+from tests.chat.support import CTRL_C, CTRL_D, DECIDE, ENTER, ESCAPE, Chat, chatting, until
 
 WRITE = {"tool_calls": [{"name": "write_file", "arguments": {"path": "b.txt", "content": "b\n"}}]}
 BOTH = {
@@ -40,6 +42,14 @@ def exists(chat: Chat, name: str) -> bool:
     return (chat.conversation.runtime.workspace / name).exists()
 
 
+@asynccontextmanager
+async def asked(tmp_path: Path, *steps: dict[str, Any]) -> AsyncIterator[Chat]:
+    """Chat with a model that does ``steps`` and is done then; the first of them is asked about."""
+    async with chatting(tmp_path, *steps, DONE) as chat:
+        await chat.say("write", "? Write b.txt")
+        yield chat
+
+
 async def test_an_answer_streams_and_the_end_tells_what_it_used(tmp_path: Path) -> None:
     async with chatting(tmp_path, {"text": "# Title\nHello there."}) as chat:
         told = await chat.say("hi", "tokens")
@@ -58,8 +68,7 @@ async def test_yes_runs_the_call_after_all_of_it_was_shown(tmp_path: Path) -> No
     async with chatting(tmp_path, WRITE, DONE) as chat:
         await chat.say("write b", "? Write b.txt", "  content:", "  | b", "why:", "wall")
         assert not exists(chat, "b.txt")
-        await asyncio.sleep(0.5)
-        chat.type("y")
+        await chat.decide("y")
         await chat.shows("* Write b.txt (+1 -0)", "    +b", "All done.")
         assert exists(chat, "b.txt")
 
@@ -67,27 +76,21 @@ async def test_yes_runs_the_call_after_all_of_it_was_shown(tmp_path: Path) -> No
 async def test_no_ends_the_run_and_a_reason_lets_it_go_on(tmp_path: Path) -> None:
     async with chatting(tmp_path, WRITE, WRITE, DONE) as chat:
         await chat.say("write b", "? Write")
-        await asyncio.sleep(0.5)
-        chat.type("n")
+        await chat.decide("n")
         await chat.shows("not allowed", "a call was not allowed")
         start = len(chat.screen)
         await chat.say("again", "? Write")
-        await asyncio.sleep(0.5)
-        chat.type("f")
-        await asyncio.sleep(0.1)
-        chat.type("use another name" + ENTER)
+        await chat.decide("f")
+        await chat.at("instead?", "use another name" + ENTER)
         await until(lambda: "All done." in chat.screen[start:], lambda: chat.screen)
         assert "They said: use another name" in results(chat)[-1].output
         assert not exists(chat, "b.txt")
 
 
 async def test_a_rule_for_the_session_settles_the_next_question_too(tmp_path: Path) -> None:
-    async with chatting(tmp_path, BOTH, DONE) as chat:
-        await chat.say("write both", "? Write b.txt")
-        await asyncio.sleep(0.5)
-        chat.type("s")
-        await asyncio.sleep(0.1)
-        chat.type("\x15write(*.txt)" + ENTER)
+    async with asked(tmp_path, BOTH) as chat:
+        await chat.decide("s")
+        await chat.at("for the session:", "\x15write(*.txt)" + ENTER)
         await chat.shows("All done.")
         assert exists(chat, "b.txt")
         assert exists(chat, "c.txt")
@@ -97,45 +100,37 @@ async def test_a_rule_for_the_session_settles_the_next_question_too(tmp_path: Pa
 
 
 async def test_a_rule_that_is_none_is_told_and_asked_again(tmp_path: Path) -> None:
-    async with chatting(tmp_path, WRITE, DONE) as chat:
-        await chat.say("write b", "? Write b.txt")
-        await asyncio.sleep(0.5)
-        chat.type("s")
-        await asyncio.sleep(0.1)
-        chat.type("\x15nonsense((" + ENTER)
+    async with asked(tmp_path, WRITE) as chat:
+        await chat.decide("s")
+        await chat.at("for the session:", "\x15nonsense((" + ENTER)
         await until(lambda: chat.screen.count("? Write b.txt") == 2, lambda: chat.screen)
-        await asyncio.sleep(0.5)
-        chat.type("y")
+        told = chat.screen.split("? Write b.txt")[1]
+        assert "! " in told
+        assert "nonsense((" in told
+        assert not exists(chat, "b.txt")
+        await chat.decide("y")
         await chat.shows("All done.")
+        assert exists(chat, "b.txt")
 
 
 async def test_two_calls_are_asked_one_after_the_other_and_each_gets_its_answer(tmp_path: Path) -> None:
-    async with chatting(tmp_path, BOTH, DONE) as chat:
-        await chat.say("write both", "? Write b.txt")
-        await asyncio.sleep(0.5)
-        chat.type("f")
-        await asyncio.sleep(0.1)
-        chat.type("not this" + ENTER)
+    async with asked(tmp_path, BOTH) as chat:
+        await chat.decide("f")
+        await chat.at("instead?", "not this" + ENTER)
         await chat.shows("? Write c.txt")
-        await asyncio.sleep(0.5)
-        chat.type("y")
+        await chat.decide("y")
         await chat.shows("All done.")
         assert not exists(chat, "b.txt")
         assert exists(chat, "c.txt")
 
 
 async def test_arguments_are_edited_before_they_are_allowed(tmp_path: Path) -> None:
-    async with chatting(tmp_path, WRITE, DONE) as chat:
-        await chat.say("write b", "? Write")
-        await asyncio.sleep(0.5)
-        chat.type("e")
-        await asyncio.sleep(0.1)
-        chat.type("\x15not json" + ENTER)
+    async with asked(tmp_path, WRITE) as chat:
+        await chat.decide("e")
+        await chat.at("JSON:", "\x15not json" + ENTER)
         await chat.shows("This is not JSON")
-        await asyncio.sleep(0.5)
-        chat.type("e")
-        await asyncio.sleep(0.1)
-        chat.type("\x15" + json.dumps({"path": "d.txt", "content": "d"}) + ENTER)
+        await chat.decide("e")
+        await chat.at("JSON:", "\x15" + json.dumps({"path": "d.txt", "content": "d"}) + ENTER)
         await chat.shows("All done.")
         assert exists(chat, "d.txt")
         assert not exists(chat, "b.txt")
@@ -149,12 +144,11 @@ async def test_what_was_typed_before_a_question_answers_nothing_and_is_kept(tmp_
         await asyncio.sleep(0.1)
         chat.type("yes please")
         await chat.shows("? Write b.txt")
-        await asyncio.sleep(0.8)
+        await chat.at(DECIDE, "")
         assert not exists(chat, "b.txt"), "the y of yes was typed before"
         chat.type("y")
         await chat.shows("All done.")
-        await asyncio.sleep(0.2)
-        chat.type(ENTER)
+        await chat.at("> yes please", ENTER)
         await until(lambda: said(chat)[-1:] == ["yes please"], lambda: chat.screen)
 
 
@@ -164,11 +158,9 @@ async def test_a_question_of_the_model_takes_a_number_or_words(tmp_path: Path) -
     }
     async with chatting(tmp_path, ask, ask, DONE) as chat:
         await chat.say("paint", "? Which?", "2. blue")
-        await asyncio.sleep(0.1)
-        chat.type("2" + ENTER)
+        await chat.at("own words]", "2" + ENTER)
         await until(lambda: chat.screen.count("? Which?") == 2, lambda: chat.screen)
-        await asyncio.sleep(0.1)
-        chat.type("green" + ENTER)
+        await chat.at("own words]", "green" + ENTER)
         await chat.shows("All done.")
         assert [("blue" in one.output, "green" in one.output) for one in results(chat)] == [
             (True, False),
@@ -191,10 +183,8 @@ async def test_an_interrupt_keeps_what_was_shown(tmp_path: Path) -> None:
 
 
 async def test_ctrl_c_at_a_question_ends_the_run(tmp_path: Path) -> None:
-    async with chatting(tmp_path, WRITE, DONE) as chat:
-        await chat.say("write b", "? Write")
-        await asyncio.sleep(0.5)
-        chat.type(CTRL_C)
+    async with asked(tmp_path, WRITE) as chat:
+        await chat.decide(CTRL_C)
         await chat.shows("! Cancelled.")
         assert not exists(chat, "b.txt")
         calls = [event for event in chat.conversation.session.events() if isinstance(event, ToolCall)]
@@ -203,8 +193,7 @@ async def test_ctrl_c_at_a_question_ends_the_run(tmp_path: Path) -> None:
 
 async def test_ctrl_c_clears_the_line_and_ctrl_d_leaves(tmp_path: Path) -> None:
     async with chatting(tmp_path, {"text": "ok"}) as chat:
-        await asyncio.sleep(0.2)
-        chat.type("half a thought" + CTRL_C)
+        await chat.at(">", "half a thought" + CTRL_C)
         await chat.say("whole", "ok\n")
         assert said(chat) == ["whole"]
         chat.type(CTRL_C)
@@ -215,16 +204,14 @@ async def test_ctrl_c_clears_the_line_and_ctrl_d_leaves(tmp_path: Path) -> None:
 
 async def test_several_lines_are_typed_with_backslash_and_with_escape_enter(tmp_path: Path) -> None:
     async with chatting(tmp_path, {"text": "ok"}) as chat:
-        await asyncio.sleep(0.2)
-        chat.type("one\\" + ENTER + "two" + ESCAPE + ENTER + "three\\\\" + ENTER)
+        await chat.at(">", "one\\" + ENTER + "two" + ESCAPE + ENTER + "three\\\\" + ENTER)
         await chat.shows("ok\n")
         assert said(chat) == ["one\ntwo\nthree\\\\"]
 
 
 async def test_a_paste_of_several_lines_is_one_prompt(tmp_path: Path) -> None:
     async with chatting(tmp_path, {"text": "ok"}) as chat:
-        await asyncio.sleep(0.2)
-        chat.type("\x1b[200~one\ntwo\x1b[201~" + ENTER)
+        await chat.at(">", "\x1b[200~one\ntwo\x1b[201~" + ENTER)
         await chat.shows("ok\n")
         assert said(chat) == ["one\ntwo"]
 
@@ -244,39 +231,37 @@ async def test_commands_are_answered_as_lines_and_never_sent(tmp_path: Path) -> 
 async def test_a_choice_takes_a_number(tmp_path: Path) -> None:
     async with chatting(tmp_path) as chat:
         await chat.say("/mode", " 3. edit", "*2. ask")
-        await asyncio.sleep(0.1)
-        chat.type("3" + ENTER)
+        await chat.at("leave it:", "3" + ENTER)
         await chat.shows("Mode edit")
         assert chat.conversation.mode == "edit"
         await chat.say("/mode", "*3. edit")
-        await asyncio.sleep(0.1)
-        chat.type("9" + ENTER)
+        await chat.at("leave it:", "9" + ENTER)
         await chat.shows("the numbers go from 1 to 5")
 
 
 async def test_a_file_is_attached_to_the_next_prompt(tmp_path: Path) -> None:
     async with chatting(tmp_path, {"text": "ok"}) as chat:
-        await asyncio.sleep(0.1)
-        chat.type("/attach a.txt" + ENTER)
-        await asyncio.sleep(0.3)
-        chat.type("what is it?" + ENTER)
+        await chat.at(">", "/attach a.txt" + ENTER)
+        await chat.at("> @a.txt", "what is it?" + ENTER)
         await chat.shows("ok\n")
         assert said(chat)[0].endswith("@a.txt what is it?")
 
 
 async def test_a_command_that_submits_runs_the_agent(tmp_path: Path) -> None:
     async with chatting(tmp_path, {"text": "Looked around."}) as chat:
-        await chat.say("/init", "Writing AGENTS.md", "Looked around.")
+        told = await chat.say("/init", "Writing AGENTS.md", "Looked around.")
+        assert told.index("Writing AGENTS.md") < told.index("Looked around.")
+        (prompt,) = said(chat)
+        assert "AGENTS.md" in prompt
+        assert not prompt.startswith("/")
 
 
 async def test_hostile_text_is_made_visible_everywhere(tmp_path: Path) -> None:
     call = {"tool_calls": [{"name": "write_file", "arguments": {"path": f"x{HOSTILE}", "content": HOSTILE}}]}
     async with chatting(tmp_path, {"text": HOSTILE, **call, "chunk_chars": 1}, DONE, colour=False) as chat:
         await chat.say("hi", "? Write")
-        await asyncio.sleep(0.5)
-        chat.type("f")
-        await asyncio.sleep(0.1)
-        chat.type("no" + ENTER)
+        await chat.decide("f")
+        await chat.at("instead?", "no" + ENTER)
         await chat.shows("All done.")
         assert not [
             char for char in chat.screen if char != "\n" and (ord(char) < 32 or 127 <= ord(char) < 160)
@@ -287,5 +272,9 @@ async def test_hostile_text_is_made_visible_everywhere(tmp_path: Path) -> None:
 
 async def test_errors_come_with_advice_and_the_talk_goes_on(tmp_path: Path) -> None:
     async with chatting(tmp_path, {"status": 401, "error": "No key."}, {"text": "fine now"}) as chat:
-        await chat.say("hi", "No key", "aar auth set")
+        told = await chat.say("hi", "No key", "aar auth set")
+        assert told.count("! ") == 1
+        assert "fine now" not in told
         await chat.say("again", "fine now")
+        assert said(chat) == ["hi", "again"]
+    assert chat.code == 0
