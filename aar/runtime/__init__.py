@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aar.runtime.base import Base, log_failure, open_base, start_log
     from aar.runtime.models import make_active_model
-    from aar.runtime.parts import Runtime, open_runtime
+    from aar.runtime.opening import open_runtime
+    from aar.runtime.parts import Runtime
     from aar.runtime.policy import make_policy
 
 _HOMES = {
@@ -21,7 +22,7 @@ _HOMES = {
     "make_active_model": "models",
     "make_policy": "policy",
     "open_base": "base",
-    "open_runtime": "parts",
+    "open_runtime": "opening",
     "start_log": "base",
 }
 

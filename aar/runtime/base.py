@@ -49,6 +49,11 @@ class Base:
         """Folders of aar itself, which commands may not read."""
         return self.paths.data, self.paths.config, self.paths.cache, self.paths.runtime
 
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        """Folders besides the workspace that the settings let change."""
+        return tuple(Path(path).expanduser() for path in self.config.sandbox.writable)
+
     def store(self) -> SessionStore:
         """Return the store of sessions on disk."""
         return SessionStore(self.paths.sessions)

@@ -111,13 +111,14 @@ class Extras:
     def team(self, session: Session) -> Team:
         """Return the agents that work in ``session``."""
         from aar.orchestration.delegate import Team
+        from aar.runtime.assembly import child_agent
 
         team = self._teams.get(session.session_id)
         if team is None or team.session is not session:
             settings = self.agent_settings
 
             def make(profile: Profile, agent_id: str, parent: Agent, place: Member) -> Agent:
-                return self._runtime.child_agent(session, profile, agent_id, parent, place)
+                return child_agent(self._runtime, session, profile, agent_id, parent, place)
 
             team = Team(session, self.profiles, make, settings["parallel"], settings["depth"])
             self._teams[session.session_id] = team

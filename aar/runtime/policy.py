@@ -6,16 +6,19 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aar.config.saved_rules import SavedRules, save_user_rule
 from aar.config.schema import Config, PermissionMode
-from aar.core.approvals import Scope
 from aar.protocol.errors import ConfigurationError
 from aar.runtime.base import Base
 from aar.safety.policy import RuleSet, SafetyPolicy
 from aar.safety.rule_proposals import too_broad
 from aar.safety.rules import Layer, Rule, check_examples, normal_host, parse_rule
-from aar.safety.spawn import ProcessSpawner
+
+if TYPE_CHECKING:
+    from aar.core.approvals import Scope
+    from aar.safety.spawn import ProcessSpawner
 
 _LOOPBACK = re.compile(r"localhost|127\.[\d.]+|::1")
 """Servers of this machine: a wall's own network does not lead to them anyway."""
@@ -44,7 +47,7 @@ def make_policy(
         mode,
         base.workspace,
         rules=layers,
-        extra_roots=(*roots, *(Path(path).expanduser() for path in sandbox.writable)),
+        extra_roots=(*roots, *base.writable),
         wall=wall,
         headless=headless,
         readable=sandbox.readable,
@@ -95,6 +98,17 @@ def model_hosts(config: Config, base_url: str | None = None) -> tuple[str, ...]:
     urls = [base_url, *(provider.base_url for provider in config.providers.values())]
     found = (normal_host(url) for url in urls if url)
     return tuple(dict.fromkeys(host for host in found if host and not _LOOPBACK.fullmatch(host)))
+
+
+def existing_folder(path: Path) -> Path:
+    """Return a folder of ``--add-dir``, resolved.
+
+    Raises:
+        ConfigurationError: There is no such folder.
+    """
+    if not path.expanduser().is_dir():
+        raise ConfigurationError(f"--add-dir {path}: there is no such folder.")
+    return path.expanduser().resolve()
 
 
 def choose_mode(base: Base, spawner: ProcessSpawner, interactive: bool, notices: list[str]) -> PermissionMode:

@@ -32,7 +32,8 @@ from aar.protocol.events import (
     ToolResult,
 )
 from aar.runtime.base import Base
-from aar.runtime.parts import Runtime, open_runtime
+from aar.runtime.opening import open_runtime
+from aar.runtime.parts import Runtime
 from aar.safety.spawn import ProcessSpawner
 
 _SHOWN_CHARS: Final = 300

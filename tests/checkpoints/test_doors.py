@@ -12,7 +12,7 @@ import pytest
 
 from aar.protocol.errors import UsageError
 from aar.runtime.conversation import Conversation
-from aar.runtime.parts import open_runtime
+from aar.runtime.opening import open_runtime
 from tests.checkpoints.support import git
 
 

@@ -13,7 +13,7 @@ from aar.commands.registry import Registry
 from aar.config.paths import ensure, paths, project_root
 from aar.memory.session_store import SessionStore
 from aar.protocol.errors import StorageError
-from aar.runtime.parts import Runtime, open_runtime
+from aar.runtime import Runtime, open_runtime
 from aar.transports.acp import session as _session
 
 assert _session  # loaded here, ahead of the first session

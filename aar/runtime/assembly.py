@@ -1,0 +1,334 @@
+"""The agent of a session, put together: model, tools, prompt, policy and who it works for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from aar.config.tighten import stricter_mode
+from aar.core.agent import Agent
+from aar.core.approvals import PermissionManager, Scope
+from aar.core.prompt import SystemPrompt, build_prompt
+from aar.core.provider_runner import ActiveModel, Trace
+from aar.core.session import Session
+from aar.core.verify import Verifier
+from aar.core.view import SessionView
+from aar.protocol.events import PlanEvent, PlanItem, ToolCall
+from aar.protocol.ports import Approver, Emit, ToolContext
+from aar.protocol.tool import ToolSpec
+from aar.providers.base import ProviderCapabilities
+from aar.runtime.base import log_failure
+from aar.runtime.context import budget_of
+from aar.runtime.policy import save_rule
+from aar.runtime.questions import make_ask
+from aar.runtime.resilience import make_runner
+from aar.runtime.web import web_settings
+from aar.safety.environment import secret_values
+from aar.safety.files import WorkspaceFiles
+from aar.safety.policy import SafetyPolicy
+from aar.tools.executor import ToolExecutor
+from aar.tools.output_store import OutputStore
+
+if TYPE_CHECKING:
+    from aar.config.schema import PermissionMode
+    from aar.core.files_coach import FilesCoach
+    from aar.orchestration.delegate import Member
+    from aar.orchestration.profiles import Profile
+    from aar.runtime.parts import Runtime
+    from aar.safety.redact import Redactor
+
+_SMALL_TOOLS = frozenset({"read_file", "write_file", "edit_file", "bash", "list_directory", "grep"})
+_FEWEST_TOOLS = frozenset({"read_file", "write_file", "edit_file", "bash"})
+
+
+def main_agent(runtime: Runtime, session: Session) -> Agent:
+    """Return the agent that works for the user in ``session``."""
+    policy = runtime.policy()
+    if runtime.profile is not None:
+        policy = policy.narrowed(runtime.profile.mode)
+
+    def keep(rule: str, scope: Scope) -> None:
+        # Not ``policy``: an agent that is made again goes on with the rules of the one before it.
+        save_rule(runtime.base, agent.executor.policy.base, rule, scope)
+
+    approvals = PermissionManager(keep)
+    approver: Approver | None = approvals if runtime.interactive else None
+    if approver is None and runtime.approve_with is not None:
+        from aar.runtime.approve_with import ProgramApprover
+
+        approver = ProgramApprover(runtime.approve_with, runtime.spawner, runtime.workspace, keep)
+    place = runtime.extras.main_place(session, lambda: agent)
+    agent = Assembly.of(runtime).agent(session, policy, approver, place, approvals=approvals)
+    agent.before_end = runtime.extras.at_end(place.team)
+    return agent
+
+
+def child_agent(
+    runtime: Runtime, session: Session, profile: Profile, agent_id: str, parent: Agent, place: Member
+) -> Agent:
+    """Return an agent that works for ``parent`` and may do nothing that ``parent`` may not.
+
+    Raises:
+        ConfigurationError: Its model cannot be used.
+    """
+    policy = parent.executor.policy
+    below = Assembly(
+        runtime,
+        runtime.active if profile.model is None else runtime.opened.open(profile.model),
+        profile,
+        stricter_mode(policy.mode, profile.mode),
+        parent,
+    )
+    return below.agent(
+        session, policy.narrowed(profile.mode), parent.executor.approver, place, agent_id=agent_id
+    )
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What one agent is made of. It stays when the runtime goes on with another model or agent.
+
+    Attributes:
+        runtime: All parts of the process.
+        active: The model of the agent.
+        profile: Who it is, where it is not aar's plain self.
+        prompt_mode: Permission mode that its system prompt tells.
+        parent: The agent that it works for; ``None``: it works for the user.
+    """
+
+    runtime: Runtime
+    active: ActiveModel
+    profile: Profile | None
+    prompt_mode: PermissionMode
+    parent: Agent | None = None
+
+    @classmethod
+    def of(cls, runtime: Runtime) -> Assembly:
+        """Return what an agent for the user is made of now."""
+        return cls(runtime, runtime.active, runtime.profile, runtime.prompt_mode)
+
+    def agent(
+        self,
+        session: Session,
+        policy: SafetyPolicy,
+        approver: Approver | None,
+        place: Member,
+        *,
+        approvals: PermissionManager | None = None,
+        agent_id: str = "main",
+    ) -> Agent:
+        """Put the agent together."""
+        runtime, parent = self.runtime, self.parent
+        asked = approver if isinstance(approver, PermissionManager) else None
+        files = runtime.files()
+        outputs = OutputStore(runtime.outputs_folder(session))
+        tools = self.tools()
+        if parent is not None:
+            tools = place.tools_below(tools, parent)
+
+        def make_context(call: ToolCall, emit: Emit) -> ToolContext:
+            context = self._context(call, emit, session, files, outputs, asked)
+            context.read_only = executor.policy.mode == "plan"
+            context.delegate = place.for_call(call, emit)
+            return context
+
+        executor = ToolExecutor(
+            runtime.registry,
+            policy,
+            approver,
+            make_context,
+            sync=session.sync,
+            checkpointer=runtime.checkpoints(session),
+            enabled=runtime.servers.callable_names(tools, self._may_use),
+            parallel=runtime.config.tools.parallel,
+            max_calls=runtime.config.limits.tool_calls_per_step,
+            max_output_chars=runtime.config.tools.max_output_chars,
+            log=log_failure,
+            redact=_redactor().redact_known,
+        )
+        if parent is not None:
+            executor.outside.inherited = lambda: parent.executor.outside.came
+        runner = make_runner(runtime.base, self.active, runtime.opened, asked, _trace(runtime))
+        agent = Agent(
+            runtime.extras.agent_config(self.profile, below=parent is not None),
+            runner,
+            executor,
+            lambda opened: runtime.extras.view_of(
+                self.profile, agent_id, self._view_of(runner.active, opened, tools, files)
+            ),
+            files,
+            approvals=approvals,
+            agent_id=agent_id,
+            parent_limits=lambda: None if parent is None else parent.limits,
+            make_verifier=self._verifier if parent is None else lambda: None,
+            survey=runtime.survey,
+            log=log_failure,
+            keep_output=outputs.keep,
+            prepare=runtime.servers.prepare,
+            notes_model=runtime.small_models.model,
+            budget=budget_of(runtime.base, session) if parent is None else parent.budget,
+        )
+        agent.hooks = agent.executor.hooks = runtime.extras.hooks(session)
+        return agent
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools that the model may use: those enabled, and few for a small model."""
+        runtime = self.runtime
+        runtime.extras.register()
+        specs = runtime.servers.own_specs(runtime.registry, runtime.config.tools.enabled)
+        if self.active.capabilities.compact_prompt and runtime.config.tools.enabled is None:
+            few = _FEWEST_TOOLS if _is_led(self.active.capabilities) else _SMALL_TOOLS
+            specs = [spec for spec in specs if spec.name in few]
+        if self.profile is not None:
+            allowed = self.profile.allowed(runtime.registry, [spec.name for spec in specs])
+            specs = [spec for spec in specs if spec.name in allowed]
+        return tuple(specs)
+
+    def prompt(self, tools: Sequence[ToolSpec]) -> SystemPrompt:
+        """Return the system prompt for these tools."""
+        from aar.config.rules_files import project_rules
+
+        runtime, capabilities = self.runtime, self.active.capabilities
+        base = runtime.base
+        rules = project_rules(runtime.workspace, base.cwd, config=base.paths.config, trusted=base.trusted)
+        return build_prompt(
+            workspace=runtime.workspace,
+            dialect=capabilities.dialect,
+            tools=tools,
+            mode=self.prompt_mode,
+            compact=capabilities.compact_prompt,
+            dialect_rules=_dialect_rules(capabilities, tools),
+            rules=[(str(rule.path), rule.text) for rule in rules],
+            custom=self._instructions(),
+        )
+
+    def _may_use(self, name: str) -> bool:
+        """Tell whether the agent may use a server's tool: its profile has it, and so has who it works for."""
+        mine = self.profile is None or name in self.profile.allowed(self.runtime.registry, [name])
+        return mine and (self.parent is None or self.parent.executor.offers(name))
+
+    def _instructions(self) -> tuple[str, str] | None:
+        """Return source and text of what replaces the built-in instructions, if something does."""
+        if self.profile is None:
+            return self.runtime.custom_prompt
+        return self.runtime.extras.instructions(self.profile, below=self.parent is not None)
+
+    def _view_of(
+        self, active: ActiveModel, session: Session, tools: tuple[ToolSpec, ...], files: WorkspaceFiles
+    ) -> SessionView:
+        """Return the view of the model that answers now; it may go on for the one of the start."""
+        if active is self.active:
+            return self._view(session, tools, files)
+        other = replace(self, active=active)
+        return other._view(session, tuple(tool for tool in other.tools() if tool in tools), files)
+
+    def _view(self, session: Session, tools: tuple[ToolSpec, ...], files: WorkspaceFiles) -> SessionView:
+        model = self.runtime.config.model
+        settings: dict[str, Any] = {
+            "max_output_tokens": model.max_output_tokens,
+            "temperature": model.temperature,
+            "stop": model.stop,
+            "reasoning": self.runtime.reasoning,
+        }
+        return SessionView(
+            session,
+            self.active,
+            self.prompt(tools),
+            tools,
+            self._resolve_name,
+            coach=self._coach(files),
+            settings=settings,
+            more_tools=lambda: self.runtime.servers.more_tools(self._may_use),
+        )
+
+    def _coach(self, files: WorkspaceFiles) -> FilesCoach | None:
+        """Return help for a model that is too small to find its way alone."""
+        capabilities = self.active.capabilities
+        if capabilities.dialect != "files" and not _is_led(capabilities):
+            return None
+        from aar.core.files_coach import FilesCoach
+        from aar.core.project_files import ProjectFiles
+        from aar.core.text_coach import TextCoach
+
+        project, budget = ProjectFiles(files), self.runtime.config.context.files_budget_tokens
+        if capabilities.dialect == "files":
+            return FilesCoach(project, budget)
+        return TextCoach(project, budget, takes_grammar=capabilities.grammar)
+
+    def _resolve_name(self, name: str) -> str | None:
+        spec = self.runtime.registry.get(name)
+        return None if spec is None else spec.name
+
+    def _verifier(self) -> Verifier | None:
+        runtime, settings = self.runtime, self.runtime.config.verify
+        if not settings.commands:
+            return None
+        return Verifier(settings.commands, runtime.spawner, runtime.workspace, settings)
+
+    def _context(
+        self,
+        call: ToolCall,
+        emit: Emit,
+        session: Session,
+        files: WorkspaceFiles,
+        outputs: OutputStore,
+        approvals: PermissionManager | None,
+    ) -> ToolContext:
+        runtime = self.runtime
+
+        def set_plan(items: Sequence[PlanItem]) -> None:
+            revision = session.totals.plan_revision + 1
+            emit.append(PlanEvent(items=tuple(items), revision=revision))
+
+        return ToolContext(
+            call_id=call.call_id,
+            workspace=runtime.workspace,
+            files=files,
+            spawner=runtime.spawner,
+            outputs=outputs,
+            progress=lambda text: None,
+            ask=make_ask(approvals, call, emit),
+            plan=session.plan,
+            set_plan=set_plan,
+            max_output_chars=runtime.config.tools.max_output_chars,
+            background=runtime.background,
+            settings={
+                "bash.timeout": runtime.config.tools.timeout("bash", 120),
+                **web_settings(runtime.config),
+            },
+            checkpointer=runtime.checkpoints(session),
+        )
+
+
+def _trace(runtime: Runtime) -> Trace | None:
+    """Return what writes requests and answers into the diagnostics log, if that is wanted."""
+    if "llm" not in runtime.config.log.trace:
+        return None
+    from aar.observability.diagnostics_log import trace
+
+    return lambda label, text: trace("llm", label, text())
+
+
+def _redactor() -> Redactor:
+    """Return what takes secrets out of text: keys by form, and values that commands never see."""
+    from aar.safety.redact import Redactor
+
+    return Redactor(secret_values(os.environ))
+
+
+def _dialect_rules(capabilities: ProviderCapabilities, tools: Sequence[ToolSpec]) -> str:
+    """Return what teaches a model without trained tool calls how to act."""
+    if capabilities.dialect == "native":
+        return ""
+    from aar.providers.text_tools import FILES_RULES, render_tools_prompt
+
+    if capabilities.dialect == "files":
+        return FILES_RULES
+    return render_tools_prompt(tools, led=_is_led(capabilities))
+
+
+def _is_led(capabilities: ProviderCapabilities) -> bool:
+    """Tell whether the model calls tools in text and is so small that it is led step by step."""
+    return capabilities.dialect == "text" and capabilities.small
