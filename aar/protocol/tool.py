@@ -90,6 +90,8 @@ class ToolSpec:
         idempotent: Whether repeating a call changes nothing more.
         concurrency: ``parallel`` calls of one step run side by side when all their effects are reads.
         summary: One short line for small models and for ``aar tools``.
+        dry_run: Whether it touches nothing but ``ToolContext.files``, so that running it over files that
+            only seem to change tells what it would change.
     """
 
     name: str
@@ -102,6 +104,7 @@ class ToolSpec:
     idempotent: bool = False
     concurrency: Literal["parallel", "serial"] = "serial"
     summary: str = ""
+    dry_run: bool = False
     aliases: dict[str, str] = field(default_factory=dict[str, str])
     """Foreign argument names that are accepted, mapped to ours."""
     waits: bool = False

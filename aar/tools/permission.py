@@ -36,6 +36,7 @@ class StepPermissions:
         waiting: See `Waiting`.
         outside: Tells whether text from outside has come into the run.
         hooks: May answer a question before it is put to a person.
+        preview: See `Preview`.
     """
 
     def __init__(

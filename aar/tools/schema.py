@@ -54,6 +54,7 @@ def tool_spec(
     idempotent: bool = False,
     concurrency: Literal["parallel", "serial"] = "serial",
     aliases: Mapping[str, str] | None = None,
+    dry_run: bool = False,
 ) -> ToolSpec:
     """Return a `ToolSpec` whose schema is made from ``arguments``."""
     return ToolSpec(
@@ -68,6 +69,7 @@ def tool_spec(
         concurrency=concurrency,
         summary=summary,
         aliases=dict(aliases or {}),
+        dry_run=dry_run,
     )
 
 

@@ -66,7 +66,7 @@ async def test_a_first_prompt_is_sent_at_once(tmp_path: Path) -> None:
 
 async def test_yes_runs_the_call_after_all_of_it_was_shown(tmp_path: Path) -> None:
     async with chatting(tmp_path, WRITE, DONE) as chat:
-        await chat.say("write b", "? Write b.txt", "  content:", "  | b", "why:", "wall")
+        await chat.say("write b", "? Write b.txt", "  +b", "why:", "wall")
         assert not exists(chat, "b.txt")
         await chat.decide("y")
         await chat.shows("* Write b.txt (+1 -0)", "    +b", "All done.")

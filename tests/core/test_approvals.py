@@ -265,3 +265,50 @@ async def test_a_failing_rule_leaves_the_question_open() -> None:
     assert [item.request_id for item in manager.pending] == ["r"]
     manager.answer("r", "allow")
     assert (await waiting).scope == "once"
+
+
+async def test_a_question_shows_what_the_file_would_become_and_nothing_changes_before_the_answer(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
+    calls = [
+        call("write_file", path="a.txt", content="one\n2\nthree\n"),
+        call("edit_file", path="a.txt", old_text="three", new_text="3"),
+        call("write_file", path="new.txt", content="x\n"),
+        call("edit_file", path="a.txt", old_text="not there", new_text="y"),
+    ]
+    world = World(tmp_path, [Turn(calls=calls), "Done."], mode="ask", person="door")
+    run = world.start()
+    await until(lambda: len(world.agent.approvals.pending) == 4)
+    write, edit, new, wrong = world.agent.approvals.pending
+    assert "-two\n+2" in str(write.diff)
+    assert "-three\n+3" in str(edit.diff)
+    assert str(new.diff).startswith("--- /dev/null\n+++ b/new.txt")
+    assert wrong.diff is None, "what would fail has no difference to show"
+    assert (tmp_path / "a.txt").read_text() == "one\ntwo\nthree\n"
+    assert not (tmp_path / "new.txt").exists()
+    for request in (write, edit, new, wrong):
+        world.agent.answer(request.request_id, "allow")
+    await run
+    assert (tmp_path / "a.txt").read_text() == "one\n2\n3\n"
+
+
+async def test_looking_ahead_does_not_count_as_having_read_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    world = World(
+        tmp_path,
+        [
+            Turn(calls=[call("read_file", path="a.txt")]),
+            Turn(calls=[call("edit_file", path="a.txt", old_text="one", new_text="1")]),
+            "Done.",
+        ],
+        mode="ask",
+        person="door",
+    )
+    run = world.start()
+    await until(lambda: len(world.agent.approvals.pending) == 1)
+    (tmp_path / "a.txt").write_text("one and more\n")
+    world.agent.answer(world.agent.approvals.pending[0].request_id, "allow")
+    await run
+    assert world.results[-1].category == "stale_file"
+    assert (tmp_path / "a.txt").read_text() == "one and more\n"

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.app import App, ComposeResult
@@ -87,6 +87,7 @@ def test_the_end_of_a_file_is_told_and_is_no_line() -> None:
     assert told(asked("edit_file", arguments={**edit, "new_text": "1"})) == "  1\n- "
 
 
+@example("aaa \u200d\u200daa世世", 5)
 @given(st.text(alphabet="ab 世\u0301\u200d", max_size=200), st.integers(4, 30))
 def test_folded_rows_fit_and_nothing_is_lost(text: str, width: int) -> None:
     rows = fold(text, width)

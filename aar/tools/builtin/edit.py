@@ -165,6 +165,7 @@ def tools() -> list[ToolSpec]:
             {SideEffect.READ, SideEffect.WRITE},
             edit_file,
             summary="Replace text in a file.",
+            dry_run=True,
             aliases={
                 **PATH_ALIASES,
                 "old_string": "old_text",

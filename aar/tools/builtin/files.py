@@ -242,6 +242,7 @@ def tools() -> list[ToolSpec]:
             {SideEffect.READ, SideEffect.WRITE},
             write_file,
             summary="Create a file or replace its whole content.",
+            dry_run=True,
             idempotent=True,
             aliases={
                 **PATH_ALIASES,

@@ -182,6 +182,7 @@ def tools() -> list[ToolSpec]:
             {SideEffect.READ, SideEffect.WRITE},
             apply_patch,
             summary="Apply a patch to several files.",
+            dry_run=True,
             aliases={"input": "patch", "diff": "patch", "patch_text": "patch"},
         )
     ]

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, cast
 from aar.protocol.events import ApprovalRequest
 from aar.runtime.questions import ASK_TOOL
 from aar.tools.builtin.describe import describe_call
+from aar.transports.approval_text import beside_diff, diff_lines
 from aar.transports.chat.paper import Paper
 
 
@@ -51,7 +52,7 @@ async def ask(request: ApprovalRequest, paper: Paper, asker: Asker) -> Decision:
 
 def _show_arguments(paper: Paper, request: ApprovalRequest) -> None:
     """Write all arguments, whole: nobody should allow what they were not shown."""
-    for name, value in request.arguments.items():
+    for name, value in beside_diff(request).items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if "\n" in text:
             paper.line(f"  {name}:")
@@ -59,9 +60,8 @@ def _show_arguments(paper: Paper, request: ApprovalRequest) -> None:
                 paper.line(f"  | {line}")
         else:
             paper.line(f"  {name}: {text}")
-    if request.diff:
-        for line in request.diff.rstrip("\n").split("\n"):
-            paper.line(f"  {line}", "green" if line[:1] == "+" else "red" if line[:1] == "-" else "")
+    for line in diff_lines(request):
+        paper.line(f"  {line}", "green" if line[:1] == "+" else "red" if line[:1] == "-" else "")
 
 
 def _show_reasons(paper: Paper, request: ApprovalRequest) -> None:

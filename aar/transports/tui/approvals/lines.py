@@ -23,6 +23,9 @@ def fold(text: str, width: int) -> list[str]:
         piece = text[start : start + 8 * width]
         if cell_len(piece) > width:
             piece = chop_cells(piece, width)[0]
+            # Joined characters are measured by the row, not one by one.
+            while len(piece) > 1 and cell_len(piece) > width:
+                piece = piece[:-1]
             space = piece.rfind(" ") + 1
             if space > len(piece) // 2 and not text.startswith(" ", start + len(piece)):
                 piece = piece[:space]

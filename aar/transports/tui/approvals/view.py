@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from aar.safety.sanitize import sanitize
+from aar.transports.approval_text import beside_diff, diff_lines
 
 if TYPE_CHECKING:
     from aar.protocol.events import ApprovalRequest
@@ -101,12 +102,12 @@ def options(request: ApprovalRequest) -> list[str]:
 
 def lines(request: ApprovalRequest) -> list[Line]:
     """Return everything about the arguments of ``request`` that the headline does not say."""
-    arguments = request.arguments
+    arguments = beside_diff(request)
     if is_question(request):
         return [Line(text) for text in _split(str(arguments.get("question", "")))]
     told = list(_told(request.tool_name, arguments))
     if request.diff:
-        told += [Line(""), *_patch(request.diff)]
+        told += [*([Line("")] if told else []), *_patch("\n".join(diff_lines(request)))]
     return told or [Line("no arguments", "mark")]
 
 
