@@ -1,16 +1,13 @@
 """Requests of Anthropic's Messages wire, as bytes. Each message is encoded once in its life.
 
-As in `aar.providers.openai_encode`: messages keep their identity from step to step, so their encoded form
-is kept by identity, and what was joined for the last request is kept too. Marks for the prompt cache are
-put between the kept bytes, so that the bytes of a message never change.
+What was encoded is kept (`aar.providers.encoded`). Marks for the prompt cache are put between the kept
+bytes, so that the bytes of a message never change.
 
 Source: https://platform.claude.com/docs/en/api/messages
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,23 +24,27 @@ from aar.protocol.messages import (
 )
 from aar.protocol.tool import ToolSpec
 from aar.providers.base import ProviderRequest
+from aar.providers.encoded import (
+    KeptForms,
+    arguments_of,
+    call_digest,
+    conversation_key,
+    resource_text,
+    to_json,
+)
 from aar.providers.openai_reasoning import unseal
 
 _MARK = b',"cache_control":{"type":"ephemeral"}'
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _MARKED_TURNS = 2
-_KEPT_REQUESTS = 256
-_KEPT_CONVERSATIONS = 8
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Encoded:
-    message: Message
     body: bytes
     calls: dict[str, str]
     thinks_first: bool
-    used: int
 
 
 @dataclass(slots=True)
@@ -64,12 +65,6 @@ class _Joined:
     tools: tuple[ToolSpec, ...] = ()
 
 
-@dataclass(slots=True)
-class _ToolsEncoded:
-    tools: tuple[ToolSpec, ...]
-    body: bytes
-
-
 @dataclass(frozen=True, slots=True)
 class EncodedRequest:
     """A request ready to be sent: JSON, and the ids of all tool calls in the conversation."""
@@ -86,10 +81,7 @@ class RequestEncoder:
         self._seal = seal
         self.cache = cache
         self._keeps_thinking = True
-        self._messages: dict[int, _Encoded] = {}
-        self._tools: dict[int, _ToolsEncoded] = {}
-        self._joined: dict[int, _Joined] = {}
-        self._requests = 0
+        self._kept = KeptForms[_Encoded, _Joined]()
 
     def encode(
         self, request: ProviderRequest, head: Mapping[str, Any], fields: Mapping[str, Any]
@@ -101,7 +93,6 @@ class RequestEncoder:
             head: What stands before them (the model); not empty.
             fields: What stands behind them (the limit of the answer …); not empty.
         """
-        self._requests += 1
         joined = self._conversation(request)
         rest = dict(fields)
         tools = request.tools
@@ -111,13 +102,13 @@ class RequestEncoder:
             # Calls in the history need tools in the request, and the same ones keep the cached prefix.
             tools = joined.tools or _past_tools(joined)
             rest.setdefault("tool_choice", {"type": "none"})
-        parts: list[bytes | memoryview] = [_json(dict(head))[:-1]]
+        parts: list[bytes | memoryview] = [to_json(dict(head))[:-1]]
         if tools:
-            parts += [b',"tools":', self._tool_list(tools)]
+            parts += [b',"tools":', self._kept.tools(tools, self._tool_list)]
         if request.system:
-            system = _json([{"type": "text", "text": request.system}])
+            system = to_json([{"type": "text", "text": request.system}])
             parts += [b',"system":', _marked(system, 2) if self.cache else system]
-        parts += [b',"messages":[', *self._marked_turns(joined), b"],", _json(rest)[1:]]
+        parts += [b',"messages":[', *self._marked_turns(joined), b"],", to_json(rest)[1:]]
         return EncodedRequest(b"".join(parts), joined.calls.keys())
 
     def may_budget(self, messages: Sequence[Message]) -> bool:
@@ -127,7 +118,7 @@ class RequestEncoder:
         or one that was given without thinking, does not.
         """
         last = next((message for message in reversed(messages) if message.role == "assistant"), None)
-        return last is None or not last.tool_uses or self._message(last).thinks_first
+        return last is None or not last.tool_uses or self._kept.form(last, self._message).thinks_first
 
     def forget_thinking(self) -> bool:
         """Send no earlier thinking from now on; false if none is sent any more."""
@@ -139,24 +130,22 @@ class RequestEncoder:
 
     def clear(self) -> None:
         """Forget all messages."""
-        self._messages.clear()
-        self._joined.clear()
-        self._tools.clear()
+        self._kept.clear()
 
     def _conversation(self, request: ProviderRequest) -> _Joined:
         messages = list(request.messages)
-        key = id(messages[0]) if messages else 0
-        joined = self._joined.pop(key, None)
+        key = conversation_key(messages)
+        joined = self._kept.take(key)
         if joined is None or messages[: len(joined.messages)] != joined.messages:
             joined = _Joined(tools=joined.tools if joined is not None else ())
         body = joined.body
         for message in messages[len(joined.messages) :]:
-            encoded = self._message(message)
+            encoded = self._kept.form(message, self._message)
             joined.calls.update(encoded.calls)
             if not encoded.body:
                 continue
             if not body and message.role == "assistant":
-                body += _json({"role": "user", "content": [_text("(The conversation goes on.)")]})
+                body += to_json({"role": "user", "content": [_text("(The conversation goes on.)")]})
             if body:
                 body += b","
             body += encoded.body
@@ -164,8 +153,7 @@ class RequestEncoder:
                 joined.turn_ends.append(len(body))
         joined.messages = messages
         del joined.turn_ends[:-_MARKED_TURNS]
-        self._joined[key] = joined
-        self._forget()
+        self._kept.put(key, joined)
         return joined
 
     def _marked_turns(self, joined: _Joined) -> list[bytes | memoryview]:
@@ -180,39 +168,16 @@ class RequestEncoder:
         return [*parts, view[start:]]
 
     def _message(self, message: Message) -> _Encoded:
-        encoded = self._messages.get(id(message))
-        if encoded is None or encoded.message is not message:
-            blocks = self._assistant(message) if message.role == "assistant" else _user(message)
-            encoded = self._messages[id(message)] = _Encoded(
-                message,
-                _json({"role": message.role, "content": blocks}) if blocks else b"",
-                {block.call_id: _wire_name(block.name) for block in message.tool_uses},
-                bool(blocks) and blocks[0]["type"] in _THINKING,
-                self._requests,
-            )
-        encoded.used = self._requests
-        return encoded
-
-    def _forget(self) -> None:
-        """Drop conversations that are over, so that memory does not grow for ever."""
-        while len(self._joined) > _KEPT_CONVERSATIONS:
-            del self._joined[next(iter(self._joined))]
-        if self._requests % _KEPT_REQUESTS == 0:
-            oldest = self._requests - _KEPT_REQUESTS
-            kept = {id(message) for joined in self._joined.values() for message in joined.messages}
-            self._messages = {
-                key: item for key, item in self._messages.items() if item.used > oldest or key in kept
-            }
+        blocks = self._assistant(message) if message.role == "assistant" else _user(message)
+        return _Encoded(
+            to_json({"role": message.role, "content": blocks}) if blocks else b"",
+            {block.call_id: _wire_name(block.name) for block in message.tool_uses},
+            bool(blocks) and blocks[0]["type"] in _THINKING,
+        )
 
     def _tool_list(self, tools: tuple[ToolSpec, ...]) -> bytes:
-        known = self._tools.get(id(tools))
-        if known is None or known.tools is not tools:
-            if len(self._tools) >= 16:
-                self._tools.clear()
-            body = _json([_tool(tool) for tool in tools])
-            known = _ToolsEncoded(tools, _marked(body, 2) if self.cache else body)
-            self._tools[id(tools)] = known
-        return known.body
+        body = to_json([_tool(tool) for tool in tools])
+        return _marked(body, 2) if self.cache else body
 
     def _assistant(self, message: Message) -> list[dict[str, Any]]:
         wire: list[dict[str, Any]] = []
@@ -244,10 +209,6 @@ class RequestEncoder:
         return {"type": "thinking", "thinking": block.text, "signature": block.signature}
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
 def _marked(body: bytes, closing: int) -> bytes:
     """Return ``body`` with a mark in its last object, behind which ``closing`` brackets stand."""
     return body[:-closing] + _MARK + body[-closing:]
@@ -265,8 +226,7 @@ def _user(message: Message) -> list[dict[str, Any]]:
         if isinstance(block, ToolResultBlock):
             results.append(_result(block))
         elif isinstance(block, ResourceBlock):
-            uri = block.uri.replace('"', "%22")
-            rest.append(_text(f'<resource uri="{uri}">\n{block.text}\n</resource>'))
+            rest.append(_text(resource_text(block)))
         elif isinstance(block, ImageBlock):
             rest.append(_image(block))
         elif isinstance(block, TextBlock) and block.text.strip():
@@ -295,14 +255,11 @@ def _image(block: ImageBlock) -> dict[str, Any]:
 
 
 def _call(block: ToolUseBlock) -> dict[str, Any]:
-    arguments: Any = block.arguments
-    if block.raw_arguments is not None:
-        arguments = {"unparsed_arguments": block.raw_arguments}
     return {
         "type": "tool_use",
         "id": _wire_id(block.call_id),
         "name": _wire_name(block.name),
-        "input": arguments,
+        "input": arguments_of(block),
     }
 
 
@@ -322,7 +279,7 @@ def _wire_id(call_id: str) -> str:
     """Return an id of the form that is taken; the same for the call and its result."""
     if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", call_id):
         return call_id
-    return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
+    return call_digest(call_id)
 
 
 def _wire_name(name: str) -> str:

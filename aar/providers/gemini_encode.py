@@ -7,7 +7,6 @@ Source: https://ai.google.dev/api/generate-content
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -17,10 +16,10 @@ from aar.protocol.tool import ToolSpec
 from aar.providers import gemini_parts
 from aar.providers.base import ProviderRequest
 from aar.providers.catalog import GeminiThinking
+from aar.providers.encoded import KeptForms, conversation_key, to_json
 from aar.providers.gemini_schema import clean_schema
 from aar.providers.gemini_thinking import thinking_config
 
-_KEPT_CONVERSATIONS = 8
 _RESERVED = frozenset({"contents", "systemInstruction", "system_instruction"})
 
 
@@ -66,12 +65,6 @@ class _Conversation:
             self.calls.update(item.calls)
 
 
-@dataclass(slots=True)
-class _ToolsEncoded:
-    tools: tuple[ToolSpec, ...]
-    body: bytes
-
-
 @dataclass(frozen=True, slots=True)
 class EncodedRequest:
     """A request ready to be sent.
@@ -93,8 +86,7 @@ class RequestEncoder:
     def __init__(self, server: str) -> None:
         """Args: ``server`` is the name under which things were sealed (`gemini_seal.seal_name`)."""
         self._server = server
-        self._conversations: dict[tuple[int, bool], _Conversation] = {}
-        self._tools: dict[int, _ToolsEncoded] = {}
+        self._kept = KeptForms[_Encoded, _Conversation]()
 
     def encode(
         self,
@@ -131,28 +123,25 @@ class RequestEncoder:
         others = {name: value for name, value in others.items() if value is not None}
         talk = self._conversation(request, modern=thinking in {"level", "coarse_level"})
         parts = [b"{", _system(request.system), self._tool_list(request.tools, tools)]
-        parts += [b'"contents":[', talk.body, b"]", b"," + encode_json(others)[1:] if others else b"}"]
+        parts += [b'"contents":[', talk.body, b"]", b"," + to_json(others)[1:] if others else b"}"]
         return EncodedRequest(b"".join(parts), frozenset(kept) | amount, talk.calls.keys())
 
     def clear(self) -> None:
         """Forget all messages."""
-        self._conversations.clear()
-        self._tools.clear()
+        self._kept.clear()
 
     def _conversation(self, request: ProviderRequest, *, modern: bool) -> _Conversation:
         """Return the conversation, of which only what is new since the last request is encoded."""
         messages = list(request.messages)
-        key = (id(messages[0]) if messages else 0, modern)
-        talk = self._conversations.pop(key, None) or _Conversation()
+        key = (conversation_key(messages), modern)
+        talk = self._kept.take(key) or _Conversation()
         talk.cut_to(messages)
         more: list[_Encoded] = []
         for message in messages[len(talk.encoded) :]:
             more.append(self._message(message, talk.calls, modern=modern))
             talk.calls.update(more[-1].calls)
         talk.add(more)
-        self._conversations[key] = talk
-        while len(self._conversations) > _KEPT_CONVERSATIONS:
-            del self._conversations[next(iter(self._conversations))]
+        self._kept.put(key, talk)
         return talk
 
     def _message(self, message: Message, calls: dict[str, str | None], *, modern: bool) -> _Encoded:
@@ -162,16 +151,11 @@ class RequestEncoder:
         else:
             told = gemini_parts.model_parts(message, self._server, demand_signature=modern)
             role, parts, own = "model", told.parts, told.calls
-        return _Encoded(message, encode_json({"role": role, "parts": parts}) if parts else b"", own)
+        return _Encoded(message, to_json({"role": role, "parts": parts}) if parts else b"", own)
 
     def _tool_list(self, tools: tuple[ToolSpec, ...], more: list[Any]) -> bytes:
-        known = self._tools.get(id(tools))
-        if known is None or known.tools is not tools:
-            if len(self._tools) >= 16:
-                self._tools.clear()
-            declared = encode_json({"functionDeclarations": [_declaration(tool) for tool in tools]})
-            known = self._tools[id(tools)] = _ToolsEncoded(tools, declared if tools else b"")
-        listed = ([known.body] if known.body else []) + [encode_json(tool) for tool in more]
+        listed = [self._kept.tools(tools, _declarations)] if tools else []
+        listed += [to_json(tool) for tool in more]
         return b'"tools":[' + b",".join(listed) + b"]," if listed else b""
 
 
@@ -186,13 +170,12 @@ def _leave_amount(config: dict[str, Any], left_out: frozenset[str]) -> frozenset
     return frozenset({"thinkingAmount"})
 
 
-def encode_json(value: Any) -> bytes:
-    """Return ``value`` as compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
 def _system(text: str) -> bytes:
-    return b'"systemInstruction":' + encode_json({"parts": [{"text": text}]}) + b"," if text else b""
+    return b'"systemInstruction":' + to_json({"parts": [{"text": text}]}) + b"," if text else b""
+
+
+def _declarations(tools: tuple[ToolSpec, ...]) -> bytes:
+    return to_json({"functionDeclarations": [_declaration(tool) for tool in tools]})
 
 
 def _declaration(tool: ToolSpec) -> dict[str, Any]:

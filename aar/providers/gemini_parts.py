@@ -15,6 +15,7 @@ from aar.protocol.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from aar.providers.encoded import arguments_of, resource_text
 from aar.providers.gemini_seal import FOREIGN_SIGNATURE, unseal
 
 Part = dict[str, Any]
@@ -52,8 +53,7 @@ def user_parts(message: Message, calls: Mapping[str, str | None], *, images_insi
         elif isinstance(block, TextBlock) and block.text:
             rest.append({"text": block.text})
         elif isinstance(block, ResourceBlock):
-            uri = block.uri.replace('"', "%22")
-            rest.append({"text": f'<resource uri="{uri}">\n{block.text}\n</resource>'})
+            rest.append({"text": resource_text(block)})
         elif isinstance(block, ImageBlock):
             rest.append(_image(block))
     return results + rest
@@ -126,10 +126,7 @@ def _signed_tail(text: str, seal: Mapping[str, Any], marks: Part) -> list[Part]:
 
 
 def _call(block: ToolUseBlock, note: Mapping[str, str]) -> Part:
-    arguments: Any = block.arguments
-    if block.raw_arguments is not None:
-        arguments = {"unparsed_arguments": block.raw_arguments}
-    call: Part = {"name": block.name, "args": arguments}
+    call: Part = {"name": block.name, "args": arguments_of(block)}
     if "id" in note:
         call["id"] = note["id"]
     part: Part = {"functionCall": call}

@@ -23,6 +23,7 @@ from aar.protocol.messages import (
     ToolUseBlock,
 )
 from aar.providers.base import ProviderRequest
+from aar.providers.encoded import arguments_of, resource_text
 from aar.providers.openai_encode import EncodedRequest, RequestEncoder
 
 KEEP_ALIVE = "30m"
@@ -84,8 +85,7 @@ class OllamaEncoder(RequestEncoder):
             if isinstance(block, ToolResultBlock):
                 wire.append(_result(block))
             elif isinstance(block, ResourceBlock):
-                uri = block.uri.replace('"', "%22")
-                texts.append(f'<resource uri="{uri}">\n{block.text}\n</resource>')
+                texts.append(resource_text(block))
             elif isinstance(block, TextBlock):
                 texts.append(block.text)
             elif isinstance(block, ImageBlock):
@@ -108,10 +108,7 @@ class OllamaEncoder(RequestEncoder):
         return [wire] if calls or message.text else []
 
     def _call(self, block: ToolUseBlock) -> dict[str, Any]:
-        arguments: Any = block.arguments
-        if block.raw_arguments is not None:
-            arguments = {"unparsed_arguments": block.raw_arguments}
-        return {"id": block.call_id, "function": {"name": block.name, "arguments": arguments}}
+        return {"id": block.call_id, "function": {"name": block.name, "arguments": arguments_of(block)}}
 
 
 def think_value(model: str, level: str | int) -> bool | str:

@@ -1,14 +1,12 @@
 """Requests of the chat-completions wire, as bytes. Each message is encoded once in its life.
 
-Messages are immutable and keep their identity from step to step, so their encoded form is kept by
-identity. A conversation mostly grows at its end: what was joined for the last request is kept too, and
-a request costs one copy of the bytes, however many messages they are of.
+What was encoded is kept (`aar.providers.encoded`), so a request costs one copy of the bytes, however many
+messages they are of.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +23,14 @@ from aar.protocol.messages import (
 )
 from aar.protocol.tool import ToolSpec
 from aar.providers.base import ProviderRequest
+from aar.providers.encoded import (
+    KeptForms,
+    arguments_of,
+    call_digest,
+    conversation_key,
+    resource_text,
+    to_json,
+)
 from aar.providers.openai_reasoning import unseal
 
 ReasoningStyle = Literal["effort", "openrouter", "template", "thinking", "thinking_effort", "none"]
@@ -35,8 +41,6 @@ ReasoningStyle = Literal["effort", "openrouter", "template", "thinking", "thinki
 _BUDGETS = ((1, "none"), (2_000, "minimal"), (6_000, "low"), (20_000, "medium"))
 _MARKED = "anthropic/"
 _BRIDGE = "I have the results."
-_KEPT_REQUESTS = 256
-_KEPT_CONVERSATIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +88,10 @@ class ImageLoad:
 _NO_IMAGES = ImageLoad()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Encoded:
-    message: Message
     body: bytes
     call_ids: tuple[str, ...]
-    used: int
     images: ImageLoad
 
 
@@ -102,12 +104,6 @@ class _Joined:
     body: bytes
     call_ids: set[str]
     images: ImageLoad = _NO_IMAGES
-
-
-@dataclass(slots=True)
-class _ToolsEncoded:
-    tools: tuple[ToolSpec, ...]
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +135,7 @@ class RequestEncoder:
     def __init__(self, options: WireOptions) -> None:
         self.options = options
         self.adapt: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None
-        self._messages: dict[int, _Encoded] = {}
-        self._tools: dict[int, _ToolsEncoded] = {}
-        self._joined: dict[int, _Joined] = {}
-        self._requests = 0
+        self._kept = KeptForms[_Encoded, _Joined]()
 
     def encode(
         self,
@@ -158,7 +151,6 @@ class RequestEncoder:
             stream: Whether the answer should come piece by piece.
             extra: Fields from the config; ``request.extra`` goes over them; a null removes a field.
         """
-        self._requests += 1
         fields = self._fields(request, stream=stream)
         for more in (extra or {}, request.extra):
             fields.update(more)
@@ -167,7 +159,7 @@ class RequestEncoder:
         kept = {name: value for name, value in fields.items() if value is not None}
         joined = self._conversation(request)
         parts = [*self._before(request), joined.body, b"]"]
-        tools = self._tool_list(request.tools)
+        tools = self._kept.tools(request.tools, self._tool_list) if request.tools else b""
         more_tools = kept.pop("tools", None)
         if tools:
             # Tools that the config adds are the server's own; they stand beside aar's.
@@ -187,9 +179,7 @@ class RequestEncoder:
 
     def clear(self) -> None:
         """Forget all messages."""
-        self._messages.clear()
-        self._joined.clear()
-        self._tools.clear()
+        self._kept.clear()
 
     def _fields(self, request: ProviderRequest, *, stream: bool) -> dict[str, Any]:
         fields: dict[str, Any] = {"stream": stream}
@@ -213,8 +203,8 @@ class RequestEncoder:
 
     def _conversation(self, request: ProviderRequest) -> _Joined:
         messages = list(request.messages)
-        key = id(messages[0]) if messages else 0
-        joined = self._joined.pop(key, None)
+        key = conversation_key(messages)
+        joined = self._kept.take(key)
         known = 0
         if joined is not None and joined.system == request.system:
             known = len(joined.messages)
@@ -224,52 +214,26 @@ class RequestEncoder:
             joined = _Joined(request.system, [], self._system(request.system), set())
         parts = [joined.body] if joined.body else []
         for message in messages[known:]:
-            encoded = self._message(message)
+            encoded = self._kept.form(message, self._message)
             if encoded.body:
                 parts.append(encoded.body)
             joined.call_ids.update(encoded.call_ids)
             joined.images += encoded.images
         joined.messages, joined.body = messages, b",".join(parts)
-        self._joined[key] = joined
-        self._forget()
+        self._kept.put(key, joined)
         return joined
 
     def _system(self, system: str) -> bytes:
         return to_json({"role": "system", "content": system}) if system else b""
 
     def _message(self, message: Message) -> _Encoded:
-        encoded = self._messages.get(id(message))
-        if encoded is None or encoded.message is not message:
-            wire = self._assistant(message) if message.role == "assistant" else self._user(message)
-            body = b",".join(to_json(item) for item in wire)
-            ids = tuple(block.call_id for block in message.tool_uses)
-            encoded = _Encoded(message, body, ids, self._requests, _image_load(message))
-            self._messages[id(message)] = encoded
-        encoded.used = self._requests
-        return encoded
-
-    def _forget(self) -> None:
-        """Drop conversations that are over, so that memory does not grow for ever."""
-        while len(self._joined) > _KEPT_CONVERSATIONS:
-            del self._joined[next(iter(self._joined))]
-        if self._requests % _KEPT_REQUESTS == 0:
-            oldest = self._requests - _KEPT_REQUESTS
-            kept = {id(message) for joined in self._joined.values() for message in joined.messages}
-            self._messages = {
-                key: item for key, item in self._messages.items() if item.used > oldest or key in kept
-            }
+        wire = self._assistant(message) if message.role == "assistant" else self._user(message)
+        body = b",".join(to_json(item) for item in wire)
+        ids = tuple(block.call_id for block in message.tool_uses)
+        return _Encoded(body, ids, _image_load(message))
 
     def _tool_list(self, tools: tuple[ToolSpec, ...]) -> bytes:
-        if not tools:
-            return b""
-        known = self._tools.get(id(tools))
-        if known is None or known.tools is not tools:
-            if len(self._tools) >= 16:
-                self._tools.clear()
-            known = self._tools[id(tools)] = _ToolsEncoded(
-                tools, to_json([self._tool(tool) for tool in tools])
-            )
-        return known.body
+        return to_json([self._tool(tool) for tool in tools])
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
@@ -309,7 +273,7 @@ class RequestEncoder:
         return [wire] if calls or wire["content"] else []
 
     def _call(self, block: ToolUseBlock) -> dict[str, Any]:
-        function = {"name": block.name, "arguments": arguments_text(block)}
+        function = {"name": block.name, "arguments": to_json(arguments_of(block)).decode()}
         return {"id": self._wire_id(block.call_id), "type": "function", "function": function}
 
     def _wire_id(self, call_id: str) -> str:
@@ -320,7 +284,7 @@ class RequestEncoder:
             return hashlib.sha256(call_id.encode()).hexdigest()[:9]
         if len(call_id) <= self._max_id:
             return call_id
-        return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
+        return call_digest(call_id)
 
 
 def _image_load(message: Message) -> ImageLoad:
@@ -329,26 +293,6 @@ def _image_load(message: Message) -> ImageLoad:
         if isinstance(block, ToolResultBlock):
             images += block.images
     return ImageLoad(len(images), sum(len(image.data) for image in images)) if images else _NO_IMAGES
-
-
-def to_json(value: Any) -> bytes:
-    """Return ``value`` as compact JSON in UTF-8."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def arguments_text(block: ToolUseBlock) -> str:
-    """Return the arguments of a call as a JSON object, whatever the model wrote."""
-    arguments: Any = block.arguments
-    if block.raw_arguments is not None:
-        # Many servers parse the arguments of earlier calls and fail on anything but an object.
-        arguments = {"unparsed_arguments": block.raw_arguments}
-    return to_json(arguments).decode()
-
-
-def resource_text(block: ResourceBlock) -> str:
-    """Return a resource as the text that models read."""
-    uri = block.uri.replace('"', "%22")
-    return f'<resource uri="{uri}">\n{block.text}\n</resource>'
 
 
 def _content(blocks: Sequence[TextBlock | ImageBlock]) -> str | list[dict[str, Any]]:

@@ -20,15 +20,8 @@ from aar.protocol.messages import (
 )
 from aar.protocol.tool import ToolSpec
 from aar.providers.base import ProviderRequest
-from aar.providers.openai_encode import (
-    RequestEncoder,
-    WireOptions,
-    arguments_text,
-    effort_of,
-    is_strict,
-    resource_text,
-    to_json,
-)
+from aar.providers.encoded import arguments_of, resource_text, to_json
+from aar.providers.openai_encode import RequestEncoder, WireOptions, effort_of, is_strict
 from aar.providers.openai_responses_seal import unsealed
 
 
@@ -137,7 +130,7 @@ class ResponsesEncoder(RequestEncoder):
             "type": "function_call",
             "call_id": self._wire_id(block.call_id),
             "name": block.name,
-            "arguments": arguments_text(block),
+            "arguments": to_json(arguments_of(block)).decode(),
         }
 
 

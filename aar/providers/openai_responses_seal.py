@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from aar.protocol.messages import ReasoningBlock
-from aar.providers.openai_encode import to_json
+from aar.providers.encoded import to_json
 from aar.providers.openai_reasoning import unseal
 
 _CLIENT_ITEMS = frozenset(

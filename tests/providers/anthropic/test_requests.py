@@ -270,7 +270,7 @@ def test_a_message_is_encoded_once_and_a_changed_conversation_is_sent_as_it_is_n
     assert [item["content"][0]["text"] for item in shortened] == ["a", "z", "y"]
     for _ in range(600):
         sent([user(say("other"))], encoder)
-    assert len(encoder._messages) < 600
+    assert len(encoder._kept._messages) < 600
 
 
 def test_null_in_extra_removes_a_field_and_the_rest_is_added():

@@ -111,8 +111,8 @@ def test_a_message_is_encoded_once_also_when_the_last_one_is_replaced(monkeypatc
     from aar.providers import gemini_encode
 
     seen: list[Any] = []
-    plain = gemini_encode.encode_json
-    monkeypatch.setattr(gemini_encode, "encode_json", lambda value: seen.append(value) or plain(value))
+    plain = gemini_encode.to_json
+    monkeypatch.setattr(gemini_encode, "to_json", lambda value: seen.append(value) or plain(value))
     messages = conversation()
     encoder = RequestEncoder(seal_name("host"))
     encoder.encode(request(messages[:5]), "budget")
