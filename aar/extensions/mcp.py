@@ -149,9 +149,10 @@ class MCPBridge:
         for name in self._names.pop(server, {}):
             self.registry.remove(name)
         names: dict[str, str] = {}
+        taken = self._all_names()
         for tool in link.tools:
-            name = tool_name(server, str(tool.get("name")), {**names, **self._all_names()})
-            names[name] = str(tool.get("name"))
+            name = tool_name(server, str(tool.get("name")), taken)
+            taken[name] = names[name] = str(tool.get("name"))
             self.registry.replace(make_tool(link, tool, name))
         self._names[server] = names
 
@@ -270,7 +271,7 @@ class MCPBridge:
                 for item in link.resources[:200]
             ]
             return ToolOutcome(output="\n".join(lines) or "It has no resources.")
-        items = await link.read(str(uri), context)
+        items = await link.calls.resource(str(uri), context)
         texts, images = contents([{"type": "resource", "resource": item} for item in items])
         return ToolOutcome(output="\n".join(texts)[:_MAX_RESOURCE] or "It is empty.", images=images)
 
@@ -286,7 +287,7 @@ class MCPBridge:
             if link is None or name in found:
                 continue
             try:
-                items = await link.read(uri, None)
+                items = await link.calls.resource(uri, None)
             except ToolFailure as error:
                 problems.append(f"@{name} was not attached: {error.message}")
                 continue
@@ -305,7 +306,7 @@ class MCPBridge:
             McpError: There is no such server.
             ToolFailure: The server failed.
         """
-        found = await self._link(server).prompt(name, arguments)
+        found = await self._link(server).calls.prompt(name, arguments)
         messages = cast("list[dict[str, Any]]", found.get("messages") or [])
         texts, _images = contents([cast("dict[str, Any]", item.get("content") or {}) for item in messages])
         return "\n\n".join(texts)[:_MAX_RESOURCE]

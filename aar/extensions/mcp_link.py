@@ -1,7 +1,8 @@
 """`ServerLink`: one MCP server, owned by one task that starts it, watches it and starts it again.
 
 Everything about a connection happens inside the owner task, since the SDK's scopes must be left where they
-were entered; calls come from other tasks and go through the connection that is open.
+were entered; calls (`aar.extensions.mcp_calls`) come from other tasks and go through the connection that is
+open.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aar.config.schema import McpServerConfig
 from aar.extensions.mcp_ask import Questions
+from aar.extensions.mcp_calls import ServerCalls
 from aar.extensions.mcp_config import ServerSpec
 from aar.extensions.mcp_pins import PinStore
 from aar.protocol.errors import AarError, McpError, ToolCategory, ToolFailure
-from aar.protocol.ports import SpawnRequest, ToolContext
+from aar.protocol.ports import SpawnRequest
 from aar.safety.sanitize import sanitize
 from aar.safety.spawn import ProcessSpawner
 
@@ -35,7 +37,6 @@ _STDERR_BYTES = 8192
 _MAX_RESTARTS = 5
 _FIRST_DELAY_S = 0.5
 _STEADY_S = 60.0
-_MOST_EXTENSIONS = 10
 _log = logging.getLogger("aar.mcp")
 
 
@@ -99,7 +100,7 @@ class LinkWorld:
 
 @dataclass(eq=False)
 class ServerLink:
-    """One server: its state, its lists, and calls to it."""
+    """One server: its state, its lists, and (`calls`) calls to it."""
 
     spec: ServerSpec
     world: LinkWorld
@@ -119,7 +120,10 @@ class ServerLink:
     _tried: asyncio.Event = field(default_factory=asyncio.Event)
     _refreshing: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     _ready_at: float = 0.0
-    _cache: dict[str, tuple[float, JsonDict]] = field(default_factory=dict[str, tuple[float, JsonDict]])
+    calls: ServerCalls = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.calls = ServerCalls(self.spec, self.world.questions, self._usable, self._lost)
 
     # --- its life --------------------------------------------------------------------------------------
 
@@ -352,7 +356,7 @@ class ServerLink:
             except Exception as error:
                 _log.warning("the lists of MCP server %s could not be read: %s", self.spec.name, error)
                 return
-            self._cache.clear()
+            self.calls.forget()
             self.world.changed(self)
 
         task = asyncio.get_running_loop().create_task(refresh())
@@ -366,79 +370,7 @@ class ServerLink:
         self.changed_tools -= wanted
         self.world.changed(self)
 
-    # --- calls -----------------------------------------------------------------------------------------
-
-    async def call(self, name: str, arguments: JsonDict, context: ToolContext, *, reads: bool) -> JsonDict:
-        """Call a tool, starting the server first where it is not ready.
-
-        Raises:
-            ToolFailure: ``timeout``, or ``exception`` with what the server said.
-        """
-        key = f"{name}\0{sorted(arguments.items())!r}"
-        ttl = self.spec.config.cache_ttl_s if reads else 0.0
-        found = self._cache.get(key)
-        if ttl and found is not None and time.monotonic() - found[0] < ttl:
-            return found[1]
-        result = await self._within_time(
-            name,
-            context,
-            lambda connection, heard: connection.call(name, arguments, _reporter(context, heard)),
-        )
-        if ttl and not result.get("isError"):
-            if len(self._cache) > 500:
-                self._cache.clear()
-            self._cache[key] = time.monotonic(), result
-        return result
-
-    async def read(self, uri: str, context: ToolContext | None) -> list[JsonDict]:
-        """Return the contents of a resource.
-
-        Raises:
-            ToolFailure: As `call`.
-        """
-        return await self._within_time(uri, context, lambda connection, _heard: connection.read(uri))
-
-    async def prompt(self, name: str, arguments: Mapping[str, str]) -> JsonDict:
-        """Return a prompt of the server, with its messages.
-
-        Raises:
-            ToolFailure: As `call`.
-        """
-        return await self._within_time(
-            name, None, lambda connection, _heard: connection.prompt(name, arguments)
-        )
-
-    async def _within_time(
-        self,
-        what: str,
-        context: ToolContext | None,
-        work: Callable[[Connection, Callable[[], None]], Awaitable[Any]],
-    ) -> Any:
-        """Do ``work``. Progress and questions to the user give it more time."""
-        connection = await self._usable()
-        seconds = self.spec.config.timeout
-        loop = asyncio.get_running_loop()
-        latest = loop.time() + seconds * _MOST_EXTENSIONS
-        timer = asyncio.timeout(seconds)
-
-        def heard() -> None:
-            if timer.when() is not None and not timer.expired():
-                timer.reschedule(min(loop.time() + seconds, latest))
-
-        try:
-            with self.world.questions.asking(self.spec.name, context, timer, seconds):
-                async with timer:
-                    return await work(connection, heard)
-        except TimeoutError:
-            if not timer.expired():
-                raise
-            raise ToolFailure(
-                ToolCategory.TIMEOUT, f"{self.spec.name} did not answer {what} within {seconds:g} s."
-            ) from None
-        except McpError as error:
-            if type(error) is not McpError:  # the connection is gone
-                self._break(self.detail or str(error))
-            raise ToolFailure(ToolCategory.EXCEPTION, sanitize(str(error))[:4000]) from error
+    # --- its connection, for calls ----------------------------------------------------------------------
 
     async def _usable(self) -> Connection:
         if self._connection is None:
@@ -450,16 +382,9 @@ class ServerLink:
             )
         return self._connection
 
-
-def _reporter(
-    context: ToolContext, heard: Callable[[], None]
-) -> Callable[[float, float | None, str | None], None]:
-    def report(done: float, total: float | None, message: str | None) -> None:
-        heard()
-        share = f"{done:g}/{total:g}" if total else f"{done:g}"
-        context.progress(sanitize(f"{share} {message or ''}".strip()[:500]) + "\n")
-
-    return report
+    def _lost(self, why: str) -> None:
+        """Take note that a call found the connection gone."""
+        self._break(self.detail or why)
 
 
 def _is_denial(session: Any, error: BaseException) -> bool:

@@ -54,7 +54,7 @@ def make_tool(link: ServerLink, tool: JsonDict, name: str) -> ToolSpec:
             await _ask_again(link, tool, context)
         found = next((item for item in link.tools if item.get("name") == original), tool)
         _check(name, _schema(found.get("inputSchema"), plain=False), arguments)
-        result = await link.call(original, dict(arguments), context, reads=reads)
+        result = await link.calls.tool(original, dict(arguments), context, reads=reads)
         return outcome(result)
 
     return ToolSpec(
