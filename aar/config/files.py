@@ -49,8 +49,14 @@ def _reason(error: Exception) -> str:
     return (text or str(error)).lower()
 
 
-def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
+def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
     """Replace ``path`` by ``data`` in one step. A link is followed, so that it stays one.
+
+    Args:
+        path: The file.
+        data: Its new content.
+        mode: Its permission bits.
+        durable: Whether to wait for the disk; not for what a power cut may take.
 
     Raises:
         OSError: It cannot be written; the old content is then untouched.
@@ -63,8 +69,9 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, mode)
             file.write(data)
-            file.flush()
-            os.fsync(descriptor)
+            if durable:
+                file.flush()
+                os.fsync(descriptor)
         Path(name).replace(target)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """The state of a large workspace, by git: its index is the cache of stamps, its objects are what is kept.
 
-The git directory, index and configuration are aar's own. Nothing of the user's repository is read but ignore
-files, and nothing is written: no refs, index, stash, hooks, filters or settings of theirs take part.
+The git directory, index and configuration are aar's own (see `aar.memory.checkpoint_git_run`). Nothing of the
+user's repository is read but ignore files, and nothing is written.
 """
 
 from __future__ import annotations
@@ -15,139 +15,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from aar.memory.checkpoint_git_run import Git, complaints
 from aar.memory.checkpoint_objects import ObjectStore
 from aar.memory.checkpoint_scan import MAX_EMPTY
 from aar.memory.checkpoint_state import Delta, Entry, Files, Limits, State, TooLargeError
 from aar.protocol.errors import StorageError
-from aar.protocol.ports import Spawner, SpawnRequest, SpawnResult
 
 EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """Name of the tree without entries; git knows it without having it."""
 MAX_NESTED: Final = 50
 """Repositories inside the workspace that are kept too."""
-_MAX_OUTPUT: Final = 1 << 28
-_TIMEOUT_S: Final = 300
 _NO_ENTRY: Final = "0" * 40
-
-_CONFIG: Final = """\
-[core]
-	repositoryformatversion = 0
-	bare = false
-	fileMode = true
-	symlinks = true
-	ignoreCase = false
-	precomposeUnicode = false
-	autocrlf = false
-	safecrlf = false
-	fsmonitor = false
-	untrackedCache = false
-	splitIndex = false
-	hooksPath = /dev/null
-	attributesFile = /dev/null
-	excludesFile = /dev/null
-	protectHFS = false
-	protectNTFS = false
-	looseCompression = 1
-	compression = 1
-	logAllRefUpdates = false
-	preloadIndex = true
-[gc]
-	auto = 0
-[maintenance]
-	auto = false
-[pack]
-	threads = 1
-	window = 5
-[index]
-	version = 4
-"""
-_ATTRIBUTES: Final = "* -text !eol -ident -filter !working-tree-encoding -diff -merge\n"
-"""Stands above every ``.gitattributes`` of the workspace: contents are kept byte for byte."""
-
-
-class Git:
-    """Runs git as a helper, with aar's own directory and a scrubbed environment.
-
-    Args:
-        program: Path of git.
-        folder: The git directory.
-        spawner: Starts it.
-    """
-
-    def __init__(self, program: str, folder: Path, spawner: Spawner) -> None:
-        self.folder = folder
-        self._program = program
-        self._spawner = spawner
-
-    def prepare(self) -> None:
-        """Make the git directory; git itself would copy templates of the user into it."""
-        for name in ("objects/info", "objects/pack", "refs/keep", "info"):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
-        for name, text in (
-            ("config", _CONFIG), ("info/attributes", _ATTRIBUTES), ("HEAD", "ref: refs/heads/none\n"),
-        ):  # fmt: skip
-            file = self.folder / name
-            if not file.is_file() or file.read_text("utf-8", "replace") != text:
-                temporary = file.with_name(f"{file.name}.{os.getpid()}.new")
-                temporary.write_text(text, "utf-8")
-                temporary.replace(file)
-
-    def clear_locks(self) -> None:
-        """Remove locks that a killed git left; the caller holds the store's own lock."""
-        for lock in (*self.folder.glob("*.lock"), *self.folder.glob("refs/keep/*.lock")):
-            lock.unlink(missing_ok=True)
-
-    async def run(
-        self,
-        *arguments: str,
-        root: Path | None = None,
-        index: str = "index",
-        stdin: bytes = b"",
-        spool: Path | None = None,
-    ) -> SpawnResult:
-        """Run one command of git in ``root`` (else in its own folder)."""
-        env = {
-            "GIT_DIR": str(self.folder),
-            "GIT_INDEX_FILE": str(self.folder / index),
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CONFIG_SYSTEM": os.devnull,
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_LITERAL_PATHSPECS": "1",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "LC_ALL": "C",
-        }
-        if root is not None:
-            env["GIT_WORK_TREE"] = str(root)
-        request = SpawnRequest(
-            (self._program, *arguments),
-            root or self.folder,
-            env=env,
-            kind="helper",
-            timeout_s=_TIMEOUT_S,
-            stdin=stdin,
-            max_output=_MAX_OUTPUT if spool is None else 1,
-            spool=spool,
-            merge_stderr=False,
-        )
-        try:
-            return await self._spawner.run(request)
-        except OSError as error:
-            raise StorageError(f"git cannot be started for a checkpoint: {error}.") from error
-
-    async def demand(self, *arguments: str, **options: object) -> bytes:
-        """Run git and return its output.
-
-        Raises:
-            StorageError: It failed.
-        """
-        result = await self.run(*arguments, **options)  # pyright: ignore[reportArgumentType]
-        if result.exit_code != 0 or (result.truncated and options.get("spool") is None):
-            why = result.stderr.decode("utf-8", "replace").strip().splitlines()
-            reason = why[-1] if why else f"exit code {result.exit_code}"
-            raise StorageError(f"git {arguments[0]} failed for a checkpoint: {reason}")
-        return result.output
 
 
 class GitEngine:
@@ -358,7 +236,7 @@ class GitEngine:
         result = await self._git.run(*words, root=root, index=index, stdin=b"\0".join(paths) + b"\0")
         if result.exit_code == 0:
             return
-        reason = result.stderr.decode("utf-8", "replace").strip().splitlines()
+        reason = complaints(result)
         if (
             result.exit_code is None
             or result.timed_out

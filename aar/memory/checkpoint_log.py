@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from aar.config.files import write_atomic
+from aar.memory.append import append_line
 from aar.protocol.errors import StorageError
 
 Kind = Literal["auto", "manual", "undo", "redo", "after"]
@@ -57,11 +59,7 @@ class CheckpointLog:
         Raises:
             OSError: It cannot be written.
         """
-        line = json.dumps({key: value for key, value in asdict(checkpoint).items() if value != ""}).encode()
-        fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "ab") as file:
-            # After a torn line a new one begins.
-            file.write((b"\n" if file.tell() and not _ends_line(self._file) else b"") + line + b"\n")
+        append_line(self._file, _line(checkpoint))
 
     def all(self) -> list[Checkpoint]:
         """Return every checkpoint, the oldest first; only what is new is read."""
@@ -86,20 +84,17 @@ class CheckpointLog:
         return list(self._known.values())
 
     def replace(self, checkpoints: list[Checkpoint]) -> None:
-        """Keep only ``checkpoints``."""
-        temporary = self._file.with_name(f"{self._file.name}.{os.getpid()}.new")
-        temporary.unlink(missing_ok=True)
-        log = CheckpointLog(temporary)
-        temporary.touch(0o600)
-        for checkpoint in checkpoints:
-            log.append(checkpoint)
-        temporary.replace(self._file)
+        """Keep only ``checkpoints``.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        write_atomic(self._file, b"".join(map(_line, checkpoints)))
 
 
-def _ends_line(file: Path) -> bool:
-    with file.open("rb") as reader:
-        reader.seek(-1, os.SEEK_END)
-        return reader.read(1) == b"\n"
+def _line(checkpoint: Checkpoint) -> bytes:
+    told = {key: value for key, value in asdict(checkpoint).items() if value != ""}
+    return json.dumps(told).encode() + b"\n"
 
 
 def _parse(line: bytes) -> Checkpoint | None:

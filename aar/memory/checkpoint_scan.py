@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from aar.memory.checkpoint_objects import ObjectStore, blob_id
+from aar.memory.checkpoint_objects import ObjectStore
 from aar.memory.checkpoint_state import (
     FILE,
     LINK,
@@ -153,7 +153,7 @@ class PlainEngine:
 
     def _keep(self, full: str, status: os.stat_result) -> Entry:
         if stat.S_ISLNK(status.st_mode):
-            return Entry(LINK, self._put(os.fsencode(os.readlink(full))))  # noqa: PTH115
+            return Entry(LINK, self._objects.put(os.fsencode(os.readlink(full))))  # noqa: PTH115
         if not stat.S_ISREG(status.st_mode):
             raise _LeftOutError("no regular file")
         if status.st_size > self._limits.max_file_bytes:
@@ -163,11 +163,7 @@ class PlainEngine:
             data = file.read(self._limits.max_file_bytes + 1)
         if len(data) > self._limits.max_file_bytes:
             raise _LeftOutError("grew while it was read")
-        return Entry(PROGRAM if status.st_mode & 0o100 else FILE, self._put(data))
-
-    def _put(self, data: bytes) -> str:
-        name = blob_id(data)
-        return name if self._objects.has(name) else self._objects.put(data)
+        return Entry(PROGRAM if status.st_mode & 0o100 else FILE, self._objects.put(data))
 
 
 class _LeftOutError(Exception):

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from aar.config.paths import ensure
-from aar.memory.checkpoint_git import EMPTY_TREE, Git, GitEngine
+from aar.memory.checkpoint_git import EMPTY_TREE, GitEngine
+from aar.memory.checkpoint_git_run import Git
 from aar.memory.checkpoint_log import Checkpoint, CheckpointLog, Kind
 from aar.memory.checkpoint_objects import ObjectStore
 from aar.memory.checkpoint_restore import Restorer

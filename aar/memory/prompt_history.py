@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from aar.config.files import write_atomic
 from aar.config.paths import ensure, project_key
+from aar.memory.append import append_line
 from aar.memory.file_lock import try_lock
 
 MAX_ENTRIES = 5000
@@ -43,17 +45,9 @@ class PromptHistory:
             StorageError: The folder cannot be made.
         """
         entry = {"ts": round(time.time(), 3), "project": project_key(project), "text": text[:_MAX_TEXT]}
-        line = json.dumps(entry, ensure_ascii=True) + "\n"
         ensure(self.file.parent)
         self._cut()
-        fd = os.open(self.file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            size = os.fstat(fd).st_size
-            # A line that a crash cut in the middle must not swallow this one.
-            torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-            os.write(fd, (b"\n" if torn else b"") + line.encode("ascii"))
-        finally:
-            os.close(fd)
+        append_line(self.file, json.dumps(entry).encode("ascii") + b"\n")
 
     def entries(self, project: Path | None = None) -> list[str]:
         """Return prompts, oldest first, each once at its newest place; of one project or of all.
@@ -86,7 +80,7 @@ class PromptHistory:
             return
         data = self.file.read_bytes()
         kept = data[data.find(b"\n", len(data) // 2) + 1 :]
-        _replace(self.file, kept)
+        write_atomic(self.file, kept, durable=False)
 
 
 class DraftStore:
@@ -140,7 +134,7 @@ class DraftStore:
         ensure(self._folder)
         if self._lock is None:
             self._lock = _try_open_locked(self._file.with_suffix(".lock"))
-        _replace(self._file, json.dumps(draft, ensure_ascii=True).encode("ascii"))
+        write_atomic(self._file, json.dumps(draft).encode("ascii"), durable=False)
 
     def clear(self) -> None:
         """Forget the draft: it was sent."""
@@ -178,18 +172,6 @@ def _parsed(data: bytes) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else None
-
-
-def _replace(file: Path, data: bytes) -> None:
-    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as target:
-            target.write(data)
-        temporary.replace(file)
-    except BaseException:
-        _remove(temporary)
-        raise
 
 
 def _remove(file: Path) -> None:

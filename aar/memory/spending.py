@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
+from aar.memory.append import FLAGS, write_line
 from aar.memory.file_lock import try_lock, unlock
 
 _TRIES = 20
@@ -80,12 +81,11 @@ class SpendingLedger:
 
     def _append(self, line: bytes) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._path(self._today()), flags, 0o600)
+        descriptor = os.open(self._path(self._today()), FLAGS, 0o600)
         try:
             locked = _lock(descriptor)
             try:
-                os.write(descriptor, _line_end(descriptor) + line)
+                write_line(descriptor, line)
             finally:
                 if locked:
                     unlock(descriptor)
@@ -100,12 +100,6 @@ def _lock(descriptor: int) -> bool:
             return True
         time.sleep(_PAUSE_S)
     return False
-
-
-def _line_end(descriptor: int) -> bytes:
-    """Return what ends a line that another process left torn."""
-    size = os.fstat(descriptor).st_size
-    return b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
 
 
 def _amount(line: bytes) -> float:

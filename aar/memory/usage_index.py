@@ -7,7 +7,6 @@ question reads only what came since. It can be deleted at any time.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from aar.config.files import write_atomic
 from aar.memory.event_lines import line_type
 
 _VERSION = 1
@@ -154,12 +154,10 @@ class UsageIndex:
 
     def _save(self, files: dict[str, dict[str, Any]]) -> None:
         """Keep what was read; where that is not possible, the next question takes longer."""
-        fresh = self._cache.with_name(f"{self._cache.name}.{os.getpid()}")
         with suppress(OSError):
             self._cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fresh.write_text(json.dumps({"version": _VERSION, "files": files}), encoding="utf-8")
-            fresh.chmod(0o600)
-            fresh.replace(self._cache)
+            data = json.dumps({"version": _VERSION, "files": files}).encode()
+            write_atomic(self._cache, data, durable=False)
 
 
 def _add(
