@@ -147,14 +147,12 @@ def test_every_vendor_takes_what_is_left(events: list[Event]) -> None:
     messages = fold_messages(events)
     if messages:
         request = ProviderRequest(model="m", system="s", messages=messages)
-        _anthropic(request)
-        _openai(request)
-        _gemini(request)
-        _ollama(request)
+        carried = [_anthropic(request), _openai(request), _gemini(request), _ollama(request)]
+        assert carried == [sum(len(message.tool_uses) for message in messages)] * 4, "a call was lost"
 
 
-def _anthropic(request: ProviderRequest) -> None:
-    """Roles alternate, and every use is answered in the very next message, results first."""
+def _anthropic(request: ProviderRequest) -> int:
+    """Roles alternate, and every use is answered in the very next message, results first; return how many."""
     from aar.providers.anthropic_encode import RequestEncoder
 
     turns = _body(RequestEncoder("h").encode(request, {"model": "m"}, {"max_tokens": 9}).body)["messages"]
@@ -169,25 +167,29 @@ def _anthropic(request: ProviderRequest) -> None:
             part["tool_use_id"] for part in following["content"] if part["type"] == "tool_result"
         ] == uses or (turn["role"] == "user")
         assert kinds == sorted(kinds, reverse=True)
+    return sum(part["type"] == "tool_use" for turn in turns for part in turn["content"])
 
 
-def _openai(request: ProviderRequest) -> None:
-    """Tool messages follow the calls they answer, each once."""
+def _openai(request: ProviderRequest) -> int:
+    """Tool messages follow the calls they answer, each once; return how many."""
     from aar.providers.openai_encode import RequestEncoder, WireOptions
 
     open_calls: list[str] = []
+    calls = 0
     for message in _body(RequestEncoder(WireOptions("h")).encode(request, stream=False).body)["messages"]:
         if message["role"] == "tool":
             open_calls.remove(message["tool_call_id"])
             continue
         assert open_calls == []
         open_calls = [call["id"] for call in message.get("tool_calls") or ()]
+        calls += len(open_calls)
         assert message.get("content") or open_calls
     assert open_calls == []
+    return calls
 
 
-def _gemini(request: ProviderRequest) -> None:
-    """As many responses as calls, in the turn right after them."""
+def _gemini(request: ProviderRequest) -> int:
+    """As many responses as calls, in the turn right after them; return how many."""
     from aar.providers.gemini_encode import RequestEncoder
 
     contents = _body(RequestEncoder("h").encode(request, "budget").body)["contents"]
@@ -197,21 +199,24 @@ def _gemini(request: ProviderRequest) -> None:
         calls = [part for part in turn["parts"] if "functionCall" in part]
         answers = [part for part in following["parts"] if "functionResponse" in part]
         assert len(calls) == len(answers) or turn["role"] == "user"
+    return sum("functionCall" in part for turn in contents for part in turn["parts"])
 
 
-def _ollama(request: ProviderRequest) -> None:
-    """As many tool messages as calls, right after them."""
+def _ollama(request: ProviderRequest) -> int:
+    """As many tool messages as calls, right after them; return how many."""
     from aar.providers.ollama_encode import OllamaEncoder
     from aar.providers.openai_encode import WireOptions
 
-    waiting = 0
+    waiting = calls = 0
     for message in _body(OllamaEncoder(WireOptions("h")).encode(request, stream=False).body)["messages"]:
         if message["role"] == "tool":
             waiting -= 1
             continue
         assert waiting == 0
         waiting = len(message.get("tool_calls") or ())
+        calls += waiting
     assert waiting == 0
+    return calls
 
 
 def _body(body: bytes) -> dict[str, Any]:

@@ -72,6 +72,11 @@ def said(pilot: Pilot[int]) -> list[UserMessage]:
     return [event for event in talk(pilot).session.events() if isinstance(event, UserMessage)]
 
 
+def words(pilot: Pilot[int]) -> list[str]:
+    """Return the text of what was sent to the model."""
+    return ["".join(getattr(block, "text", "") for block in event.content) for event in said(pilot)]
+
+
 async def test_a_command_changes_the_session_and_is_not_sent(project: Path) -> None:
     async with screen(project) as pilot:
         await enter(pilot, "/mode edit")
@@ -88,8 +93,10 @@ async def test_a_table_fills_a_view_that_escape_closes(project: Path) -> None:
         await until(pilot, lambda: "project settings" in screen_text(pilot.app))
         await pilot.resize_terminal(50, 20)
         await until(pilot, lambda: "wall" in screen_text(pilot.app))
+        assert max(map(len, screen_text(pilot.app).splitlines())) <= 50
         await pilot.press("escape")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+        assert said(pilot) == []
 
 
 async def test_a_typo_is_told_and_the_text_is_not_sent(project: Path) -> None:
@@ -102,7 +109,8 @@ async def test_a_typo_is_told_and_the_text_is_not_sent(project: Path) -> None:
 async def test_a_path_is_a_prompt(project: Path) -> None:
     async with screen(project) as pilot:
         await enter(pilot, "/etc/hosts is wrong")
-        await until(pilot, lambda: len(said(pilot)) == 1)
+        await until(pilot, lambda: said(pilot))
+        assert words(pilot) == ["/etc/hosts is wrong"]
 
 
 async def test_the_palette_finds_runs_and_fills_the_prompt(project: Path) -> None:
@@ -118,6 +126,8 @@ async def test_the_palette_finds_runs_and_fills_the_prompt(project: Path) -> Non
         await pilot.press(*"rename")
         await pilot.press("enter")
         await until(pilot, lambda: pilot.app.screen_stack[0].query_one(PromptArea).text == "/rename ")
+        assert not isinstance(pilot.app.screen, Palette)
+        assert said(pilot) == [], "renaming waits for its words"
 
 
 async def test_a_choice_runs_the_command_of_its_line(project: Path) -> None:
@@ -128,6 +138,8 @@ async def test_a_choice_runs_the_command_of_its_line(project: Path) -> None:
         await pilot.pause(0.1)
         await pilot.press("backspace", "backspace", "backspace", "backspace", *"plan", "enter")
         await until(pilot, lambda: talk(pilot).mode == "plan")
+        assert len(pilot.app.screen_stack) == 1
+        assert said(pilot) == []
 
 
 async def test_a_command_that_submits_starts_a_run(project: Path) -> None:
@@ -151,13 +163,15 @@ async def test_commands_open_their_screens_and_escape_closes_them(project: Path,
 async def test_quit_leaves(project: Path) -> None:
     async with screen(project) as pilot:
         await enter(pilot, "/quit")
-        await until(pilot, lambda: pilot.app.return_code == 0)
+        await until(pilot, lambda: not pilot.app.is_running or pilot.app.return_code is not None)
+        assert pilot.app.return_code == 0
 
 
 async def test_a_file_is_attached_as_a_mention(project: Path) -> None:
     async with screen(project) as pilot:
         await enter(pilot, "/attach a.txt")
         await until(pilot, lambda: pilot.app.query_one(PromptArea).text == "@a.txt ")
+        assert said(pilot) == [], "it goes out with the next prompt"
 
 
 ROWS = [Row(name, f"/{name}", help_) for name, help_ in (
@@ -224,6 +238,7 @@ async def test_commands_that_are_added_later_are_offered_and_run(project: Path) 
         await until(pilot, lambda: "Name the session loudly" in screen_text(pilot.app))
         await enter(pilot, "/shout hello")
         await until(pilot, lambda: talk(pilot).session.title == "HELLO")
+        assert said(pilot) == []
 
 
 async def test_a_rewind_brings_the_prompt_back_and_redo_the_conversation(project: Path) -> None:
@@ -251,3 +266,5 @@ async def test_the_list_of_prompts_names_them_without_their_attached_files(proje
         pilot.app.commanding.run("/rewind")  # pyright: ignore
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
         await until(pilot, lambda: "look at @a.txt please  the last one" in screen_text(pilot.app))
+        assert "one\n" in words(pilot)[0], "the file was attached"
+        assert "<file" not in screen_text(pilot.app)

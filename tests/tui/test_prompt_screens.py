@@ -35,7 +35,8 @@ class Bottom(App[int]):
         yield Vertical(id="above")
         yield from self.prompting.compose()
 
-    def on_mount(self) -> None:
+    async def on_mount(self) -> None:
+        await self.prompting.complete()
         self.prompting.area.focus()
 
 

@@ -17,7 +17,6 @@ from textual.containers import Horizontal
 from textual.timer import Timer
 
 from aar.transports.tui.activity import ActivityLine
-from aar.transports.tui.approvals import ApprovalPanel
 from aar.transports.tui.commanding import CommandController
 from aar.transports.tui.footer import FooterBar
 from aar.transports.tui.header import HeaderBar
@@ -25,7 +24,6 @@ from aar.transports.tui.layout import Look, look_of
 from aar.transports.tui.prompt import PromptArea
 from aar.transports.tui.prompt.controller import PromptController
 from aar.transports.tui.prompt.hint import HintLine
-from aar.transports.tui.prompt.history_search import HistorySearch
 from aar.transports.tui.prompt.messages import (
     CopyWanted,
     EditorWanted,
@@ -34,7 +32,6 @@ from aar.transports.tui.prompt.messages import (
     ShellWanted,
     Submitted,
 )
-from aar.transports.tui.prompt.queue_panel import QueuePanel
 from aar.transports.tui.screen_actions import ScreenActions
 from aar.transports.tui.side_panel import SidePanel
 from aar.transports.tui.textual_private import feed_typed
@@ -43,6 +40,9 @@ from aar.transports.tui.transcript.controller import TranscriptController
 
 if TYPE_CHECKING:
     from aar.core.agent import RunResult
+    from aar.transports.tui.approvals import ApprovalPanel
+    from aar.transports.tui.prompt.history_search import HistorySearch
+    from aar.transports.tui.prompt.queue_panel import QueuePanel
 
 _FRAME_S = 1 / 30
 """Seconds between two looks at what changed: faster than this nobody sees it."""
@@ -129,6 +129,7 @@ class AarApp(ScreenActions):
             self.exit(return_code=1)
 
     async def _connect_or_raise(self) -> None:
+        await self.prompting.complete()
         from aar.transports.tui.opening import open_parts
 
         runtime, session = await open_parts(self, self.options, self._which)
@@ -171,7 +172,7 @@ class AarApp(ScreenActions):
         if changes.status or changes.reset:
             status = presenter.status
             self.show_surroundings(presenter)
-            self.screen_stack[0].query_one(ApprovalPanel).show(status.pending)
+            self.prompting.show_questions(status.pending)
             self.title = status.title or "aar"
 
     def _ended(self, result: RunResult) -> None:
@@ -281,9 +282,7 @@ class AarApp(ScreenActions):
 
     def action_answer(self) -> None:
         """Go to the open question."""
-        panel = self.query_one(ApprovalPanel)
-        if panel.display:
-            panel.focus()
+        self.prompting.focus_question()
 
     async def on_transcript_copy_wanted(self, message: Transcript.CopyWanted) -> None:
         """Copy a block, its code or what is selected."""

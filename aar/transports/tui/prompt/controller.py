@@ -15,15 +15,11 @@ from typing import TYPE_CHECKING, Any
 from textual.app import ComposeResult
 from textual.timer import Timer
 
-from aar.transports.tui.approvals import ApprovalPanel
 from aar.transports.tui.prompt.area import PromptArea
 from aar.transports.tui.prompt.chips import Chips, PastedImage
 from aar.transports.tui.prompt.hint import HintLine
-from aar.transports.tui.prompt.history_search import HistorySearch
 from aar.transports.tui.prompt.images import read_image
 from aar.transports.tui.prompt.messages import FilesDropped, Submitted
-from aar.transports.tui.prompt.popup import CompletionPopup
-from aar.transports.tui.prompt.queue_panel import QueuePanel
 from aar.transports.tui.prompt.shell import ShellRunner
 from aar.transports.tui.textual_private import teach_alt_enter
 
@@ -32,12 +28,17 @@ if TYPE_CHECKING:
 
     from aar.core.agent import RunResult
     from aar.memory.prompt_history import DraftStore, PromptHistory
+    from aar.protocol.events import ApprovalRequest
     from aar.runtime.conversation import Conversation
+    from aar.transports.tui.approvals import ApprovalPanel
     from aar.transports.tui.connection import Connection
+    from aar.transports.tui.prompt.panels import Panels
+    from aar.transports.tui.prompt.queue_panel import QueuePanel
 
 REWIND_S = 0.6
 """Seconds within which a second Esc offers to go back."""
 _SETTLED_S = 0.05
+_STARTING = "One moment, aar is still starting."
 _DRAFT_S = 1.0
 """Seconds between two writes of the draft."""
 
@@ -51,6 +52,7 @@ class PromptController:
     Attributes:
         area: The box.
         hint: The line below it.
+        panels: What stands above it at times; ``None`` until `complete`.
     """
 
     def __init__(self, app: App[int]) -> None:
@@ -58,10 +60,7 @@ class PromptController:
         self._app = app
         self.area = PromptArea()
         self.hint = HintLine()
-        self._panel = ApprovalPanel()
-        self._queue_panel = QueuePanel()
-        self._search = HistorySearch()
-        self._popup = CompletionPopup()
+        self.panels: Panels | None = None
         self._connection: Connection | None = None
         self._waiting: list[Submitted] = []
         self._history: PromptHistory | None = None
@@ -79,17 +78,17 @@ class PromptController:
         return self._connection.conversation if self._connection is not None else None
 
     def compose(self) -> ComposeResult:
-        """Put the parts below each other, and let them know each other."""
-        area = self.area
-        area.attach(self._popup)
-        yield self._panel
-        yield self._queue_panel
-        yield self._search
-        yield self._popup
-        yield area
+        """Put the parts of the first frame below each other."""
+        yield self.area
         yield self.hint
-        self._panel.last_key = lambda: area.last_key
-        self._panel.may_take_focus = self._may_take_focus
+
+    async def complete(self) -> None:
+        """Add the parts that the first frame does not need."""
+        from aar.transports.tui.prompt.panels import Panels
+
+        panels = Panels(self.area, self._may_take_focus)
+        await self.area.screen.mount_all(panels, before=self.area)
+        self.panels = panels
 
     def _may_take_focus(self) -> bool:
         """Tell whether a question may take the keys: only from the prompt, and under no other screen."""
@@ -187,16 +186,19 @@ class PromptController:
     def refresh_queue(self) -> None:
         """Show what waits."""
         conversation = self.conversation
-        if conversation is None or self._closed:
+        if conversation is None or self.panels is None or self._closed:
             return
         from aar.transports.tui.prompt.content import text_of
 
         queue = conversation.agent.queue
         steering, prompts = map(text_of, queue.steering), map(text_of, queue.prompts)
-        self._queue_panel.show(list(steering), list(prompts), running=conversation.running)
+        self.panels.queue.show(list(steering), list(prompts), running=conversation.running)
 
     def change_queue(self, message: QueuePanel.Changed) -> None:
         """Edit, remove or move a waiting prompt."""
+        self._change(message.place, message.what, message.step)
+
+    def _change(self, place: int, what: str, step: int = 0) -> None:
         conversation = self.conversation
         if conversation is None:
             return
@@ -204,17 +206,17 @@ class PromptController:
 
         queue = conversation.agent.queue
         prompts = list(queue.prompts)
-        if message.place >= len(prompts):
+        if place >= len(prompts):
             self.refresh_queue()
             return
-        prompt = prompts.pop(message.place)
-        if message.what == "shift":
-            prompts.insert(message.place + message.step, prompt)
+        prompt = prompts.pop(place)
+        if what == "shift":
+            prompts.insert(place + step, prompt)
         queue.replace(prompts)
-        if message.what == "edit":
+        if what == "edit":
             self.area.put_back(text_of(prompt), chips_of(prompt))
             self.area.focus()
-        elif message.what == "remove":
+        elif what == "remove":
             self.hint.tell("Removed from the queue; Ctrl+R finds it again.")
         self.refresh_queue()
 
@@ -223,7 +225,7 @@ class PromptController:
         conversation = self.conversation
         waiting = len(conversation.agent.queue.prompts) if conversation is not None else 0
         if waiting:
-            self.change_queue(QueuePanel.Changed(waiting - 1, "edit"))
+            self._change(waiting - 1, "edit")
         else:
             self.area.recall_older()
 
@@ -235,8 +237,8 @@ class PromptController:
 
     def focus_queue(self) -> None:
         """Give the queue the keys."""
-        if self._queue_panel.can_edit:
-            self._queue_panel.focus()
+        if self.panels is not None and self.panels.queue.can_edit:
+            self.panels.queue.focus()
         else:
             self.hint.tell("Nothing is queued; Alt+Enter queues a prompt.")
 
@@ -306,11 +308,14 @@ class PromptController:
         self._app.run_worker(self._open_history(), exit_on_error=False)
 
     async def _open_history(self) -> None:
+        if self.panels is None:
+            self.hint.tell(_STARTING)
+            return
         entries: Sequence[str] = ()
         if self._history is not None:
             entries = await asyncio.to_thread(self._history.entries)
         query = self.area.text if len(self.area.text.split()) <= 3 else ""
-        self._search.open(entries, query.strip())
+        self.panels.search.open(entries, query.strip())
 
     def history_chosen(self, text: str | None) -> None:
         """Put the prompt that was found into the box."""
@@ -398,7 +403,7 @@ class PromptController:
     def open_editor(self, text: str) -> None:
         """Edit the prompt in the user's editor."""
         if self.conversation is None:
-            self.hint.tell("One moment, aar is still starting.")
+            self.hint.tell(_STARTING)
         else:
             self._app.run_worker(self._edit(self.conversation, text), exit_on_error=False)
 
@@ -455,16 +460,26 @@ class PromptController:
 
     # --- questions -------------------------------------------------------------------------------------
 
+    def show_questions(self, requests: Sequence[ApprovalRequest]) -> None:
+        """Show the open questions, oldest first."""
+        if self.panels is not None:
+            self.panels.questions.show(requests)
+
+    def focus_question(self) -> None:
+        """Give an open question the keys."""
+        if self.panels is not None and self.panels.questions.display:
+            self.panels.questions.focus()
+
     def answer(self, message: ApprovalPanel.Answered) -> None:
         """Give an answer to the call that waits for it; tell there what is wrong with it."""
-        if self.conversation is None:
+        if self.conversation is None or self.panels is None:
             return
         from aar.protocol.errors import AarError
 
         try:
             self.conversation.answer(message.request_id, message.decision, **message.details)
         except AarError as error:
-            self._panel.show_error(message.request_id, str(error))
+            self.panels.questions.show_error(message.request_id, str(error))
 
 
 def _prompts(count: int) -> str:
