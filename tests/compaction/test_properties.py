@@ -13,7 +13,7 @@ from aar.core.compaction_facts import gather
 from aar.core.compaction_meter import ContextMeter, message_tokens
 from aar.core.compaction_plan import choose_cut, shrink_old, shrink_tail
 from aar.core.fold import MessageFold, fold_messages
-from aar.protocol.events import Compaction, Event, Rewind, ToolResult, UserMessage
+from aar.protocol.events import Compaction, Event, Reasoning, Rewind, ToolResult, UserMessage
 from aar.protocol.messages import Message, TextBlock
 from aar.providers.base import ProviderRequest
 from tests.compaction.support import everything
@@ -50,6 +50,21 @@ def long_outputs(events: Sequence[Event]) -> list[Event]:
     return [
         event.model_copy(update={"output": event.output + " many words" * 300})
         if isinstance(event, ToolResult)
+        else event
+        for event in events
+    ]
+
+
+def with_sealed_thoughts(events: Sequence[Event]) -> list[Event]:
+    """Let every thought carry the item that its server wants back unchanged."""
+    from aar.providers.openai_responses_seal import seal
+
+    def item(seq: int | None) -> dict[str, Any]:
+        return {"type": "reasoning", "id": f"rs_{seq}", "summary": [], "encrypted_content": "x"}
+
+    return [
+        event.model_copy(update={"data": seal("h", item(event.seq))})
+        if isinstance(event, Reasoning)
         else event
         for event in events
     ]
@@ -144,11 +159,12 @@ def test_the_meter_that_grew_equals_one_that_starts_now(events: list[Event]) -> 
 @settings(max_examples=40, deadline=None)
 @given(worked_on())
 def test_every_vendor_takes_what_is_left(events: list[Event]) -> None:
-    messages = fold_messages(events)
+    messages = fold_messages(with_sealed_thoughts(events))
     if messages:
         request = ProviderRequest(model="m", system="s", messages=messages)
-        carried = [_anthropic(request), _openai(request), _gemini(request), _ollama(request)]
-        assert carried == [sum(len(message.tool_uses) for message in messages)] * 4, "a call was lost"
+        rules = (_anthropic, _openai, _responses, _gemini, _ollama)
+        calls = sum(len(message.tool_uses) for message in messages)
+        assert [takes(request) for takes in rules] == [calls] * len(rules), "a call was lost"
 
 
 def _anthropic(request: ProviderRequest) -> int:
@@ -184,6 +200,33 @@ def _openai(request: ProviderRequest) -> int:
         open_calls = [call["id"] for call in message.get("tool_calls") or ()]
         calls += len(open_calls)
         assert message.get("content") or open_calls
+    assert open_calls == []
+    return calls
+
+
+def _responses(request: ProviderRequest) -> int:
+    """Outputs answer the calls before them, each once; a thought stands before what it led to."""
+    from aar.providers.openai_encode import WireOptions
+    from aar.providers.openai_responses_encode import ResponsesEncoder
+
+    encoder = ResponsesEncoder(WireOptions("h"), thinks=True)
+    open_calls: list[str] = []
+    calls = 0
+    items = _body(encoder.encode(request, stream=False).body)["input"]
+    for item, following in zip(items, [*items[1:], {"type": "end"}], strict=True):
+        match item["type"]:
+            case "function_call":
+                open_calls.append(item["call_id"])
+                calls += 1
+            case "function_call_output":
+                open_calls.remove(item["call_id"])
+            case "reasoning":
+                assert open_calls == [], "a thought stands between a call and its answer"
+                assert following["type"] in ("reasoning", "function_call", "message")
+                assert following.get("role") != "user"
+            case _:
+                assert open_calls == [], "an answer is missing"
+                assert item["content"]
     assert open_calls == []
     return calls
 
