@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -76,7 +75,7 @@ def paths(environ: Mapping[str, str] | None = None) -> Paths:
     if home:
         data = Path(home).expanduser().absolute()
         config, cache = data / "config", data / "cache"
-        name = "aar-" + hashlib.sha256(os.fsencode(data)).hexdigest()[:8]
+        name = "aar-" + _digest(data)[:8]
     else:
         data = _platform_folder(environ, "XDG_DATA_HOME", "user_data_path")
         config = _platform_folder(environ, "XDG_CONFIG_HOME", "user_config_path")
@@ -103,7 +102,7 @@ def _runtime_folder(environ: Mapping[str, str], cache: Path, name: str) -> Path:
         return inside
     import tempfile
 
-    digest = hashlib.sha256(os.fsencode(cache)).hexdigest()[:8]
+    digest = _digest(cache)[:8]
     return Path(tempfile.gettempdir()) / f"aar-{os.getuid()}-{digest}"
 
 
@@ -167,4 +166,11 @@ def project_key(root: Path) -> str:
     """Return the folder name of a project's sessions: base name, ``-``, 12 hex of the path's SHA-256."""
     resolved = root.resolve()
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", resolved.name).strip("-.")[:40] or "root"
-    return f"{name}-{hashlib.sha256(os.fsencode(resolved)).hexdigest()[:12]}"
+    return f"{name}-{_digest(resolved)[:12]}"
+
+
+def _digest(path: Path) -> str:
+    # Imported here: it loads a large library, and the first frame needs no digest.
+    import hashlib
+
+    return hashlib.sha256(os.fsencode(path)).hexdigest()

@@ -23,7 +23,7 @@ MAX_TAIL_CHARS = 20_000
 """Characters of a running tool's output that are kept for the screen."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Block:
     """One thing in the transcript.
 
@@ -42,7 +42,7 @@ class Block:
     revision: int = 0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class UserBlock(Block):
     """What the user said; ``attachments`` are names of images and files."""
 
@@ -51,7 +51,7 @@ class UserBlock(Block):
     source: str = "prompt"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _TextBlock(Block):
     """Text that may be streaming."""
 
@@ -76,7 +76,7 @@ class _TextBlock(Block):
         self.revision += 1
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class AnswerBlock(_TextBlock):
     """Text of the model, in Markdown."""
 
@@ -84,7 +84,7 @@ class AnswerBlock(_TextBlock):
     refusal: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ThinkingBlock(_TextBlock):
     """Thinking of the model. ``seconds``: how long it took, where it was watched."""
 
@@ -92,7 +92,7 @@ class ThinkingBlock(_TextBlock):
     redacted: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ToolBlock(Block):
     """A tool call with its result.
 
@@ -167,14 +167,14 @@ class ToolBlock(Block):
         self._tail_chars = 0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class PlanBlock(Block):
     """The plan or todo list; one block that is brought up to date while the run lasts."""
 
     items: tuple[PlanItem, ...] = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class SubagentBlock(Block):
     """Another agent at work: its task, what it does now, and its report."""
 
@@ -186,7 +186,7 @@ class SubagentBlock(Block):
     stop_reason: str | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class NoticeBlock(Block):
     """Something the user should know. ``count``: how often it was said in a row."""
 
@@ -196,7 +196,7 @@ class NoticeBlock(Block):
     count: int = 1
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ErrorBlock(Block):
     """Something failed; ``advice`` says what to do next."""
 
@@ -210,7 +210,7 @@ MarkKind = Literal[
 ]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class MarkBlock(Block):
     """A thin line in the transcript: a compaction, a checkpoint, another model. ``detail`` unfolds."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from rich.cells import cell_len, split_graphemes
 
 from aar.transports.tui.transcript.text import Line
 
-_LINK = re.compile(
+_LINK = (
     r"(?P<url>https?://[^\s<>\"'`│]+[^\s<>\"'`│.,;:!?)\]}])"
     r"|(?<![\w/.@+~-])(?P<path>(?:~|\.{1,2})?/?(?:[\w.@+-]++/)*+[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,9})"
     r"(?::(?P<line>\d{1,7}))?(?![\w/])"
@@ -111,16 +112,22 @@ def link_at(lines: Sequence[Line], number: int, column: int) -> Link | None:
 
 
 def _link_around(text: str, place: int, role: str) -> Link | None:
-    for match in _LINK.finditer(text[:4_000]):
+    for match in _link().finditer(text[:4_000]):
         behind = "link" in role.split() and match.start() > place
         if match.start() <= place < match.end() or behind:
             return _as_link(match)
     return None
 
 
+@cache
+def _link() -> re.Pattern[str]:
+    # Not compiled before there is text to look at: the first frame has none.
+    return re.compile(_LINK)
+
+
 def links_in(lines: Sequence[Line]) -> list[Link]:
     """Return all links of some lines, in their order."""
-    return [_as_link(match) for text, _ in groups(lines) for match in _LINK.finditer(text[:4_000])]
+    return [_as_link(match) for text, _ in groups(lines) for match in _link().finditer(text[:4_000])]
 
 
 def _as_link(match: re.Match[str]) -> Link:

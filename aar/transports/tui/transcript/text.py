@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, split_graphemes
@@ -30,7 +31,12 @@ _WIDE = (
     r"\uffe0-\uffe6\U0001f300-\U0001faff\U00020000-\U0003fffd"
 )
 _CLOSING = r"、。，．：；？！」』】〉》〕）］｝ー\u0300-\u036f\ufe0f\U0001f3fb-\U0001f3ff"
-_WORD = re.compile(rf"(\s*)((?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*)")
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    # Compiled when text is first wrapped: its large classes take longer than the first frame should wait.
+    return re.compile(rf"(\s*)((?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*)")
 
 
 @dataclass(slots=True, eq=False)
@@ -177,7 +183,7 @@ def _fold(text: str, offset: int, width: int) -> Iterator[tuple[int, int]]:
 def _break_words(text: str, width: int) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     start = end = used = 0
-    for match in _WORD.finditer(text):
+    for match in _word().finditer(text):
         gap, word = cell_len(match[1]), cell_len(match[2])
         if used + gap + word <= width:
             used, end = used + gap + word, match.end()
