@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-from acp import schema
 from pydantic import TypeAdapter
 
 _NEWEST = Path("/work/shared/acp-schema/v1.unstable.json")
@@ -41,6 +39,8 @@ _NEWER_THAN_THE_SDK = {"notice", "compaction_update", "compaction_summary_chunk"
 def _newest(name: str) -> Any:
     if not _NEWEST.exists():
         return None
+    import jsonschema
+
     whole = json.loads(_NEWEST.read_text())
     if name not in whole["$defs"]:
         return None
@@ -49,6 +49,8 @@ def _newest(name: str) -> Any:
 
 @cache
 def _of_sdk(name: str) -> TypeAdapter[Any] | None:
+    from acp import schema  # takes a second: only for those who judge
+
     model = getattr(schema, name, None)
     return None if model is None else TypeAdapter(model)
 

@@ -10,9 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import acp
 import pytest
-from acp import schema
 
 from tests.cli.support import COMMAND, call, environment, script
 
@@ -24,33 +22,41 @@ STEPS = (
 )
 
 
-class Client(acp.Client):
-    """Allows everything, and keeps what it was told."""
+def client() -> Any:
+    """Return a client of the official SDK that allows everything, and keeps what it was told."""
+    import acp  # takes a second: only for the test that runs it
+    from acp import schema
 
-    def __init__(self) -> None:
-        self.updates: list[Any] = []
-        self.wrote: list[str] = []
+    class Client(acp.Client):
+        def __init__(self) -> None:
+            self.updates: list[Any] = []
+            self.wrote: list[str] = []
 
-    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        self.updates.append(update)
+        async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+            self.updates.append(update)
 
-    async def request_permission(self, options: Any, session_id: str, tool_call: Any, **_: Any) -> Any:
-        chosen = schema.AllowedOutcome(outcome="selected", option_id=options[0].option_id)
-        return schema.RequestPermissionResponse(outcome=chosen)
+        async def request_permission(self, options: Any, session_id: str, tool_call: Any, **_: Any) -> Any:
+            chosen = schema.AllowedOutcome(outcome="selected", option_id=options[0].option_id)
+            return schema.RequestPermissionResponse(outcome=chosen)
 
-    async def read_text_file(self, path: str, session_id: str, **_: Any) -> Any:
-        return schema.ReadTextFileResponse(content=Path(path).read_text())
+        async def read_text_file(self, path: str, session_id: str, **_: Any) -> Any:
+            return schema.ReadTextFileResponse(content=Path(path).read_text())
 
-    async def write_text_file(self, content: str, path: str, session_id: str, **_: Any) -> Any:
-        self.wrote.append(path)
-        Path(path).write_text(content)
-        return schema.WriteTextFileResponse()
+        async def write_text_file(self, content: str, path: str, session_id: str, **_: Any) -> Any:
+            self.wrote.append(path)
+            Path(path).write_text(content)
+            return schema.WriteTextFileResponse()
+
+    return Client()
 
 
 async def test_the_official_client_gets_through_a_whole_turn(project: Path, tmp_path: Path) -> None:
-    client = Client()
+    import acp
+    from acp import schema
+
+    told_to = client()
     args = [*COMMAND[1:], "acp", "--model", script(tmp_path / "m.json", *STEPS)]
-    async with acp.spawn_agent_process(client, sys.executable, *args, env=environment(), cwd=project) as (
+    async with acp.spawn_agent_process(told_to, sys.executable, *args, env=environment(), cwd=project) as (
         agent,
         _,
     ):
@@ -63,8 +69,8 @@ async def test_the_official_client_gets_through_a_whole_turn(project: Path, tmp_
         answer = await asyncio.wait_for(agent.prompt(prompt=[text], session_id=session.session_id), 30)
         assert answer.stop_reason == "end_turn"
     assert (project / "notes.txt").read_text() == "remember the bread\n"
-    assert client.wrote == [str(project / "notes.txt")]
-    kinds = {update.session_update for update in client.updates}
+    assert told_to.wrote == [str(project / "notes.txt")]
+    kinds = {update.session_update for update in told_to.updates}
     assert {
         "agent_message_chunk",
         "agent_thought_chunk",

@@ -18,7 +18,6 @@ from aar.core.image_tokens import UNKNOWN_SIZE, image_size, image_tokens
 from aar.core.tokens import estimate_message, estimate_text
 from aar.protocol.messages import ImageBlock, Message, TextBlock, ToolResultBlock
 
-bpe = pytest.importorskip("bpe_openai")
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(
     [
@@ -42,7 +41,8 @@ WORDS = {
 
 @cache
 def encoding(name: str) -> Any:
-    return bpe.get_encoding(name)
+    # Loads its tables for seconds, which a worker that runs other tests should not.
+    return pytest.importorskip("bpe_openai").get_encoding(name)
 
 
 def real(text: str) -> int:

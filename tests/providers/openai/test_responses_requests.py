@@ -8,8 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
 
 from aar.protocol.messages import (
@@ -104,6 +102,8 @@ def consume(value: Any) -> None:
 
 
 def test_a_full_conversation_is_valid_by_the_sdk_s_own_types():
+    from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+
     body = sent(full(conversation()))
     adapter = TypeAdapter(ResponseCreateParamsStreaming)
     consume(adapter.validate_python(body))
@@ -112,6 +112,8 @@ def test_a_full_conversation_is_valid_by_the_sdk_s_own_types():
 
 
 def test_a_full_conversation_is_valid_chat_by_the_sdk_s_own_types():
+    from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+
     wire = WireOptions("host", max_tokens_field="max_completion_tokens", cache_key=True, top_effort="max")
     body = json.loads(RequestEncoder(wire).encode(full(conversation()), stream=True).body)
     adapter = TypeAdapter(CompletionCreateParamsStreaming)
