@@ -34,6 +34,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-screens", action="store_true", help="write tests/tui/screens/*.txt")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run twice as many workers as there are processors: half the time, tests wait for processes and timers."""
+    return min(2 * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2, 8)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Tell the helper of the screen tests, without loading Textual for others."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
