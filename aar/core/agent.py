@@ -106,6 +106,10 @@ class RunResult:
     error: dict[str, Any] | None
 
 
+Turn = Callable[[str], Awaitable[StopReason]]
+"""``await turn(prompt)``: lets the model work on ``prompt`` inside the present run, without its checks."""
+Work = Callable[[RunRecord, Turn], Awaitable[StopReason]]
+"""``await work(record, turn)``: what a run does in place of the loop; it stores by ``record``."""
 MakeView = Callable[[Session], SessionView]
 MakeVerifier = Callable[[], Verifier | None]
 Survey = Callable[[], Awaitable[Sequence[str]]]
@@ -186,6 +190,16 @@ class Agent:
         """Whether a run is under way."""
         return self._task is not None
 
+    @property
+    def stop_asked(self) -> bool:
+        """Whether the present run is to end after this step."""
+        return self._stop_asked
+
+    @property
+    def record(self) -> RunRecord | None:
+        """What came of the present run so far; ``None``: none is under way."""
+        return self._record
+
     def cancel(self) -> None:
         """End the present run at once, wherever it is. What was shown is kept. More calls add nothing."""
         if self._task is not None and not self._cancelled:
@@ -215,11 +229,22 @@ class Agent:
         self.approvals.answer(request_id, decision, **details)
 
     async def run(
-        self, prompt: str | Sequence[ContentBlock], session: Session, *, source: str = "prompt"
+        self,
+        prompt: str | Sequence[ContentBlock],
+        session: Session,
+        *,
+        source: str = "prompt",
+        work: Work | None = None,
     ) -> RunResult:
         """Run ``prompt`` to its end and tell how it went.
 
         Failures of the model, the tools and the outside end in the result, not in an exception.
+
+        Args:
+            prompt: What the user says.
+            session: Where it is said.
+            source: Who brought it.
+            work: Done in place of the loop, inside the same limits.
 
         Raises:
             RuntimeError: A run is under way already.
@@ -242,7 +267,7 @@ class Agent:
         self.limits, self._record = limits, record
         session.set_state(AgentState.RUNNING, emit=record)
         self._cancelled = self._stop_asked = False
-        self._task = asyncio.ensure_future(self._drive(content, source, session, record, limits))
+        self._task = asyncio.ensure_future(self._drive(content, source, session, record, limits, work))
         caller = asyncio.current_task()
         before = caller.cancelling() if caller is not None else 0
         try:
@@ -344,11 +369,15 @@ class Agent:
         session: Session,
         record: RunRecord,
         limits: RunLimits,
+        work: Work | None,
     ) -> StopReason:
-        """Run the loop inside the deadline; turn failures into events."""
+        """Run the loop, or ``work``, inside the deadline; turn failures into events."""
         deadline = asyncio.timeout(limits.remaining_seconds)
         try:
             async with deadline:
+                if work is not None:
+                    record.append(UserMessage(content=content, source=source))
+                    return await work(record, lambda text: self._turn(text, session, record, limits))
                 run = await self._begin(content, source, session, record, limits)
                 return await run_loop(run)
         except PromptBlockedError as blocked:
@@ -369,6 +398,11 @@ class Agent:
             record.exit_code = ExitCode.INTERNAL
         return StopReason.ERROR
 
+    async def _turn(self, text: str, session: Session, record: RunRecord, limits: RunLimits) -> StopReason:
+        """Let the model work on ``text`` inside the present run."""
+        run = await self._begin(as_prompt(text), "plan", session, record, limits, checked=False)
+        return await run_loop(run)
+
     async def _begin(
         self,
         prompt: tuple[ContentBlock, ...],
@@ -376,6 +410,8 @@ class Agent:
         session: Session,
         record: RunRecord,
         limits: RunLimits,
+        *,
+        checked: bool = True,
     ) -> Run:
         """Put the prompt, and what belongs to it, before the model; return the run."""
         self.runner.begin_run(record)
@@ -393,7 +429,7 @@ class Agent:
             LoopGuardrails(self.config.guardrails),
             limits,
             self.queue,
-            verifier=self._make_verifier(),
+            verifier=self._make_verifier() if checked else None,
             remake_view=lambda: self._another_view(content, session, record),
             sync=lambda: self._sync_soon(session),
             set_state=lambda state: session.set_state(state, emit=record),

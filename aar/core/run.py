@@ -14,6 +14,7 @@ from aar.core.limits import RunLimits
 from aar.core.prompt_queue import PromptQueue
 from aar.core.provider_runner import ActiveModel, Answer, ProviderRunner, error_event
 from aar.core.verify import CheckResult, Verifier, describe_failure
+from aar.core.verify_watch import NUDGE, StuckWatch
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.protocol.events import ContextEvent, Event, Notice, ToolResult, UserMessage
 from aar.protocol.messages import TextBlock
@@ -26,7 +27,6 @@ from aar.tools.executor import ToolExecutor
 if TYPE_CHECKING:
     from aar.providers.text_tools import Parser
 
-_SAME_FAILURES = 3
 _WELL = frozenset({StopReason.END_TURN, StopReason.VERIFIED})
 
 LAST_ANSWER = {
@@ -134,7 +134,7 @@ class Run:
         self._remake_view = remake_view
         self._sync = sync
         self._set_state = set_state
-        self._failures: list[str] = []
+        self._watch = StuckWatch()
         self._stop_asked = False
         self.limits = limits
         self.hooks: Hooks | None = None
@@ -234,7 +234,7 @@ class Run:
         if self._sync is not None:
             self._sync()
         if step.acted:
-            self._failures.clear()
+            self._watch.acted()
         if step.ends_run:
             return StopReason.DENIED
         if answer.cut_call:
@@ -299,10 +299,28 @@ class Run:
         if result.passed:
             return StopReason.VERIFIED
         self._view.setback(failure=describe_failure(result))
-        self._failures.append(result.signature)
-        if self._failures[-_SAME_FAILURES:] == [result.signature] * _SAME_FAILURES:
-            return StopReason.REPETITION
         self._emit.append(check_context(result))
+        finding = self._watch.failed(result.signature)
+        if finding == "nudge":
+            self._nudge(Nudge(NUDGE.format(count=self._watch.same), "another approach"))
+        return await self._stuck(verifier, result) if finding == "stuck" else None
+
+    async def _stuck(self, verifier: Verifier, result: CheckResult) -> StopReason | None:
+        """Ask the user how to go on; where nobody is, a model that did nothing at all is stopped."""
+        ask = verifier.senses.ask
+        question = (
+            f"The check `{result.command}` has failed in the same way {self._watch.same} times. Shall I go "
+            "on? Say what I should try, if you know."
+        )
+        said = None if ask is None else await ask(question, ("Go on", "Stop"))
+        if said is None:
+            return StopReason.REPETITION if self._watch.hopeless else None
+        word = said.strip().lower()
+        if word in ("stop", "no", ""):
+            return StopReason.STOPPED
+        self._watch.start_over()
+        if word != "go on":
+            self._emit.append(UserMessage(content=(TextBlock(text=said.strip()),), source="steer"))
         return None
 
     def _obey(self, verdict: Verdict) -> StopReason | None:

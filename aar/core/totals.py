@@ -109,6 +109,7 @@ class TotalsFold:
         cwd: Working folder.
         plan: Items of the main agent's plan.
         plan_revision: Its revision; 0: none.
+        task_plan: The last plan that can be run, which a todo list does not replace; ``None``: none.
         stop_reason: Why the last run of the main agent ended.
         states: Last state by agent id.
         prompt_sha256: Hash of the main agent's system prompt as last stored.
@@ -127,6 +128,7 @@ class TotalsFold:
         self.cwd: str | None = None
         self.plan: tuple[PlanItem, ...] = ()
         self.plan_revision = 0
+        self.task_plan: PlanEvent | None = None
         self.stop_reason: StopReason | None = None
         self.states: dict[str, AgentState] = {}
         self.last_compaction_seq = 0
@@ -276,6 +278,8 @@ class TotalsFold:
     def _on_plan(self, event: PlanEvent) -> None:
         if event.agent_id == "main":
             self.plan, self.plan_revision = event.items, event.revision
+            if event.kind == "plan":
+                self.task_plan = event if event.stage != "dropped" else None
 
     def _on_state(self, event: StateEvent) -> None:
         self.states[event.agent_id] = event.state

@@ -1,82 +1,77 @@
-"""Checks that end a run: commands that must pass before the work counts as done."""
+"""Checks that end a run: what must hold before the work counts as done."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from aar.config.schema import VerifyConfig
-from aar.protocol.ports import Spawner, SpawnRequest
+from aar.core.verify_checks import CheckResult, Checks, Evidence, Judge, Readable
+from aar.core.verify_output import arranged, essential, failing
+from aar.protocol.ports import Ask, Spawner, SpawnRequest
+from aar.tools.criteria import Criterion, parse_criterion
 
-_VOLATILE = re.compile(rb"\d+(\.\d+)?\s*(s|ms|seconds?)\b|0x[0-9a-f]+")
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """How the checks went; ``command`` is the first that failed, or the last when all passed."""
-
-    passed: bool
-    command: str
-    output: str
-    exit_code: int | None
-
-    @property
-    def signature(self) -> str:
-        """Equal for equal failures, whatever times and addresses the output names."""
-        steady = _VOLATILE.sub(b"#", self.output.encode())
-        return hashlib.sha256(self.command.encode() + steady).hexdigest()
-
-
-_PYTEST_END = re.compile(r"^=*\s*\d+ (?:failed|errors?|passed)\b.* in [\d.]+s\b.*$", re.MULTILINE)
-_WARNING = re.compile(r"site-packages/.*Warning: ")
-
-
-def essential(output: str) -> str:
-    """Return a check's output without what follows a test summary and without warnings of libraries."""
-    ends = list(_PYTEST_END.finditer(output))
-    if ends:
-        output = output[: ends[-1].end()]
-    kept: list[str] = []
-    in_warning = False
-    for line in (line.rstrip() for line in output.splitlines()):
-        in_warning = bool(_WARNING.search(line)) or (in_warning and bool(line))
-        noise = in_warning or line.lstrip().startswith("warnings.warn(")
-        if not noise and (line or (kept and kept[-1])):
-            kept.append(line)
-    return "\n".join(kept).strip()
-
+__all__ = ["CheckResult", "Evidence", "Senses", "Verifier", "describe_failure", "essential"]
 
 _ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1"}
 # Python takes compiled code for fresh when a source has the same size and second: a quick fix of one
 # character between two checks would not be seen. It also keeps the project free of litter.
 
 
+@dataclass(frozen=True, slots=True)
+class Senses:
+    """What checks besides commands look at and ask.
+
+    Attributes:
+        files: Files within the limits.
+        ask: Asks the user; ``None``: nobody is there.
+        judge: Asks a model.
+        evidence: Returns what came of the run so far.
+    """
+
+    files: Readable | None = None
+    ask: Ask | None = None
+    judge: Judge | None = None
+    evidence: Callable[[], Evidence] = Evidence
+
+
 class Verifier:
-    """Runs check commands inside the wall.
+    """Runs checks, commands among them inside the wall.
 
     Args:
-        commands: Shell commands; all must exit with 0.
-        spawner: Starts them.
+        commands: Criteria as `aar.tools.criteria` reads them: shell commands and others; all must hold.
+        spawner: Starts processes.
         workspace: Where they start.
         settings: Timeout and how much output is kept.
+        senses: For criteria that are no commands.
+
+    Raises:
+        UsageError: A criterion cannot be read.
     """
 
     def __init__(
-        self, commands: Sequence[str], spawner: Spawner, workspace: Path, settings: VerifyConfig
+        self,
+        commands: Sequence[str],
+        spawner: Spawner,
+        workspace: Path,
+        settings: VerifyConfig,
+        senses: Senses | None = None,
     ) -> None:
-        self.commands = tuple(commands)
+        self.criteria: tuple[Criterion, ...] = tuple(parse_criterion(text) for text in commands)
+        self.senses = senses or Senses()
         self._spawner = spawner
         self._workspace = workspace
         self._settings = settings
+        self._failed_before: dict[str, tuple[str, ...]] = {}
+        self._checks = Checks(self._run_one, self.senses.files, self.senses.ask, self.senses.judge)
+        self._checks.begin(self.criteria)
 
     async def run(self) -> CheckResult:
-        """Run the commands in order until one fails."""
+        """Look at the criteria in order until one does not hold."""
         result = CheckResult(True, "", "", 0)
-        for command in self.commands:
-            result = await self._run_one(command)
+        for criterion in self.criteria:
+            result = await self._checks.check(criterion, self.senses.evidence())
             if not result.passed:
                 return result
         return result
@@ -91,14 +86,16 @@ class Verifier:
             )
         )
         text = essential(ended.output.decode("utf-8", "replace"))
+        before = self._failed_before.get(command)
+        self._failed_before[command] = failing(text)
         if ended.timed_out:
             text += f"\nThe check took longer than {self._settings.timeout:g} s and was stopped."
-        limit = self._settings.max_output_chars
-        if len(text) > limit:
-            text = f"{text[: limit // 3]}\n…\n{text[-limit * 2 // 3 :]}"
+        text = arranged(text, before, self._settings.max_output_chars)
         return CheckResult(ended.exit_code == 0 and not ended.timed_out, command, text, ended.exit_code)
 
 
 def describe_failure(result: CheckResult) -> str:
     """Return what the model reads about a failed check."""
+    if result.exit_code is None and result.output and not result.output.endswith("was stopped."):
+        return f"{result.command}\n{result.output}"
     return f"$ {result.command}\n{result.output}\n(exit code {result.exit_code})"

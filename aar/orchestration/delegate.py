@@ -200,6 +200,26 @@ class Delegation:
             f"you when it is done, and task_result with agent_id {child.agent_id} waits for it."
         )
 
+    async def employ(
+        self, profile: Profile, prompt: str, title: str, *, agent_id: str | None = None
+    ) -> tuple[Child, ToolOutcome]:
+        """Let an agent be ``profile`` and do ``prompt``; return it with its report.
+
+        Args:
+            profile: Who it is; it need not be one of the team's.
+            prompt: The whole task.
+            title: The task in a few words.
+            agent_id: Of one that worked before and goes on with its conversation.
+
+        Raises:
+            ToolFailure: No agent may be started here, or its model cannot be used.
+        """
+        if not self.member.may_delegate:
+            raise ToolFailure(ToolCategory.BLOCKED, "Agents may not be started here ([agents] depth is 0).")
+        child = self._made(profile, agent_id or f"{profile.name}-{new_id()[-6:].lower()}", title)
+        self.emit.append(self._event(child, "start"))
+        return child, await self._work(child, prompt)
+
     def _child(self, name: str, title: str, resume: str | None) -> Child:
         team = self.member.team
         if not self.member.may_delegate:

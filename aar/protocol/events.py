@@ -295,21 +295,52 @@ class Rewind(Event, frozen=True):
 
 
 class PlanItem(_Record):
-    """One item of a plan or todo list."""
+    """One item of a plan or todo list.
+
+    Attributes:
+        id: Its name in the plan.
+        title: What is to be done.
+        status: ``pending in_progress completed cancelled``; of a step that is run also ``executing failed
+            blocked skipped``.
+        depends_on: Ids of items that come first.
+        done_when: The check that tells that it is done.
+        detail: More of what is to be done.
+        agent: Who does it; ``None``: whoever fits.
+        files: Paths that it is about.
+        read_only: Whether it changes nothing.
+        note: How its last attempt ended.
+        failures: Attempts that failed since the plan was last changed here.
+    """
 
     id: str
     title: Text
     status: str = "pending"
     depends_on: tuple[str, ...] = ()
     done_when: Text | None = None
+    detail: Text = ""
+    agent: str | None = None
+    files: tuple[Text, ...] = ()
+    read_only: bool = False
+    note: Text = ""
+    failures: int = 0
 
 
 class PlanEvent(Event, frozen=True):
-    """The plan or todo list as it stands now; ``revision`` counts from 1."""
+    """The plan or todo list as it stands now; ``revision`` counts from 1.
+
+    ``kind`` tells a plan, which can be run, from a todo list. The other fields are a plan's: what it is for,
+    how it stands (``draft approved running done failed dropped``), how often it was made anew after failures,
+    and why this revision came.
+    """
 
     type: Literal["plan"] = "plan"
     items: tuple[PlanItem, ...]
     revision: int = 1
+    kind: Literal["todo", "plan"] | str = "todo"
+    goal: Text = ""
+    stage: str = "draft"
+    replans: int = 0
+    reason: Text = ""
 
 
 class Subagent(Event, frozen=True):

@@ -316,6 +316,7 @@ class ToolContext:
         ask: Asks the user.
         plan: Items of the todo list or plan as they stand.
         set_plan: Replaces them (becomes a `PlanEvent`).
+        write_plan: Sets down a plan that can be run, with its goal; returns the items as they now stand.
         read_only: Whether nothing may be written (plan mode).
         max_output_chars: Characters of output that the model will see.
         background: Background processes of the session by shell id.
@@ -339,3 +340,4 @@ class ToolContext:
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     checkpointer: Checkpointer | None = None
     delegate: Delegate | None = None
+    write_plan: Callable[[Sequence[PlanItem], str], Sequence[PlanItem]] | None = None

@@ -163,12 +163,13 @@ async def test_a_failing_check_goes_back_to_the_model_until_it_passes(tmp_path: 
     check_messages(world.session.messages())
 
 
-async def test_the_same_failure_three_times_without_a_change_ends_the_run(tmp_path: Path) -> None:
+async def test_the_same_failure_three_times_earns_a_nudge_and_once_more_ends_the_run(tmp_path: Path) -> None:
     world = World(tmp_path, ["I am done."], verify=["false"])
     result = await world.run()
     assert (result.stop_reason, result.exit_code) == ("repetition", 1)
-    assert len(world.of("context")) == 3
-    assert len(world.provider.requests) == 4
+    labels = [event.label for event in world.of("context")]
+    assert labels == [*["The check fails"] * 3, "another approach", "The check fails", "last answer"]
+    assert len(world.provider.requests) == 5
 
 
 async def test_changes_between_equal_failures_let_the_run_go_on(tmp_path: Path) -> None:

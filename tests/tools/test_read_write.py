@@ -175,10 +175,10 @@ async def test_a_plan_names_its_dependencies(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     items = [
         {"id": "a", "title": "First"},
-        {"id": "b", "title": "Then", "depends_on": ["a"], "done_when": "green"},
+        {"id": "b", "title": "Then", "depends_on": ["a"], "done_when": "test -e b"},
     ]
     outcome = await bench.call("plan", items=items)
-    assert "[ ] b. Then (after a) — done when green" in outcome.output
+    assert "[ ] b. Then (after a) — done when test -e b" in outcome.output
     assert bench.plans[-1][1].depends_on == ("a",)
 
 

@@ -7,14 +7,25 @@ from typing import Any, Final, Literal, cast
 
 from pydantic import Field, model_validator
 
-from aar.protocol.errors import ToolCategory, ToolFailure
+from aar.protocol.errors import ToolCategory, ToolFailure, UsageError
 from aar.protocol.events import PlanItem
 from aar.protocol.ports import ToolContext
 from aar.protocol.tool import ToolOutcome, ToolSpec
+from aar.tools.builtin.planning_graph import advice, graph_problem
+from aar.tools.criteria import settled
 from aar.tools.schema import ToolArgs, tool_spec
 
 Status = Literal["pending", "in_progress", "completed", "cancelled"]
-_SIGNS: Final = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
+_SIGNS: Final = {
+    "pending": "[ ]",
+    "in_progress": "[>]",
+    "executing": "[>]",
+    "completed": "[x]",
+    "cancelled": "[-]",
+    "skipped": "[-]",
+    "failed": "[!]",
+    "blocked": "[~]",
+}
 _OTHER_WORDS: Final = {
     "done": "completed",
     "complete": "completed",
@@ -43,8 +54,11 @@ Limits: at most {MAX_ITEMS} items; the given list replaces the old one."""
 PLAN_DESCRIPTION: Final = f"""\
 Set down a plan whose steps may depend on each other, for the user to see and judge.
 When: before larger work, above all in plan mode, and when the plan must change.
-Inputs: items, the complete plan, each with title and, where it helps, id, depends_on (ids of other items), \
-done_when (how to tell that it is done) and status.
+Inputs: goal, in a sentence; items, the complete plan, each with title and, where it helps, id, detail, \
+depends_on (ids of other items), done_when, agent, files, read_only and status. done_when is a shell \
+command that passes when the step is done, or one of `file: PATH`, `changed: PATH`, `text: PATH =~ REGEX`, \
+`schema: SCHEMA FILE`, `user: QUESTION`, `judge: WHAT MUST BE TRUE`. Each step is done by an agent that \
+knows nothing but the plan: say in detail all that it needs.
 Output: the plan as it now stands.
 Limits: at most {MAX_ITEMS} items; ids must differ, and dependencies must exist and not go in a circle."""
 
@@ -88,8 +102,32 @@ class PlanStep(TodoItem):
     """One step of a plan."""
 
     id: str | None = Field(default=None, description="Short name; default: its number.")
+    detail: str = Field(default="", description="What is to be done, and how.")
     depends_on: list[str] = Field(default=[], description="Ids of steps that come first.")
-    done_when: str | None = Field(default=None, description="How to tell that it is done.")
+    done_when: str | None = Field(default=None, description="Command or other check that passes when done.")
+    agent: str | None = Field(default=None, description="Agent that does it.")
+    files: list[str] = Field(default=[], description="Files that it is about.")
+    read_only: bool = Field(default=False, description="Whether it changes nothing.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_names(cls, data: Any) -> Any:
+        """Take numbers for ids, and ``description`` beside a title for the detail."""
+        if not isinstance(data, dict):
+            return data
+        given = dict(cast("dict[str, Any]", data))
+        if isinstance(given.get("id"), int):
+            given["id"] = str(given["id"])
+        needs = given.get("depends_on")
+        if isinstance(needs, list):
+            given["depends_on"] = [str(each) for each in cast("list[object]", needs)]
+        for name in ("description", "details", "content"):
+            if given.get("title") and isinstance(given.get(name), str):
+                given.setdefault("detail", given.pop(name))
+        for name in ("expected_output", "check", "verify"):
+            if isinstance(given.get(name), str):
+                given.setdefault("done_when", given.pop(name))
+        return given
 
 
 class TodoArgs(ToolArgs):
@@ -102,6 +140,7 @@ class PlanArgs(ToolArgs):
     """Arguments of plan."""
 
     items: list[PlanStep] = Field(max_length=MAX_ITEMS, description="The complete plan.")
+    goal: str = Field(default="", description="What the plan is for, in a sentence.")
 
 
 class AskArgs(ToolArgs):
@@ -123,43 +162,35 @@ async def todo(args: TodoArgs, ctx: ToolContext) -> ToolOutcome:
 
 async def plan(args: PlanArgs, ctx: ToolContext) -> ToolOutcome:
     """Handle a call."""
-    items = [
-        PlanItem(
-            id=step.id or str(number),
-            title=step.title,
-            status=step.status,
-            depends_on=tuple(step.depends_on),
-            done_when=step.done_when,
-        )
-        for number, step in enumerate(args.items, 1)
-    ]
-    problem = plan_problem(items)
+    items = [_item(number, step, ctx) for number, step in enumerate(args.items, 1)]
+    problem = graph_problem(items)
     if problem:
         raise ToolFailure(ToolCategory.INVALID_ARGUMENTS, problem)
-    ctx.set_plan(items)
-    return ToolOutcome(shown(items, "plan"))
+    if ctx.write_plan is None:
+        ctx.set_plan(items)
+    else:
+        items = list(ctx.write_plan(items, args.goal))
+    return ToolOutcome("\n".join((shown(items, "plan"), *advice(items))))
 
 
-def plan_problem(items: Sequence[PlanItem]) -> str | None:
-    """Return what is wrong with the ids and dependencies of ``items``, or ``None``."""
-    ids = [item.id for item in items]
-    twice = sorted({each for each in ids if ids.count(each) > 1})
-    if twice:
-        return f"Two items have the id {', '.join(twice)}; ids must differ."
-    for item in items:
-        for needed in item.depends_on:
-            if needed not in ids:
-                return (
-                    f"Item {item.id} depends on {needed}, which does not exist. There are: {', '.join(ids)}."
-                )
-    waiting = {item.id: set(item.depends_on) for item in items}
-    while waiting:
-        free = [each for each, needs in waiting.items() if not needs & waiting.keys()]
-        if not free:
-            return f"These items wait for each other in a circle: {', '.join(waiting)}."
-        for each in free:
-            del waiting[each]
-    return None
+def _item(number: int, step: PlanStep, ctx: ToolContext) -> PlanItem:
+    name = (step.id or "").strip() or str(number)
+    check = (step.done_when or "").strip()
+    try:
+        done_when = settled(check, ctx.workspace) if check else None
+    except UsageError as error:
+        raise ToolFailure(ToolCategory.INVALID_ARGUMENTS, f"done_when of step {name}: {error}") from error
+    return PlanItem(
+        id=name,
+        title=" ".join(step.title.split()),
+        status=step.status,
+        depends_on=tuple(step.depends_on),
+        done_when=done_when,
+        detail=step.detail.strip(),
+        agent=(step.agent or "").strip() or None,
+        files=tuple(step.files),
+        read_only=step.read_only,
+    )
 
 
 def shown(items: Sequence[PlanItem], noun: str) -> str:
