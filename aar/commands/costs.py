@@ -5,11 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from aar.commands.base import Command, Context, Result, Table, Text, money, need_no_argument
+from aar.commands.base import (
+    Choice,
+    ChoiceItem,
+    Command,
+    Context,
+    Result,
+    Submit,
+    Table,
+    Text,
+    money,
+    need_idle,
+    need_no_argument,
+    starting_with,
+)
+from aar.core.budget import Budget, Line, Span
 from aar.core.totals import RunTotals
+from aar.core.way_on import raised
+from aar.protocol.errors import UsageError
 from aar.protocol.events import Event, ProviderMeta
+from aar.protocol.state import StopReason
 from aar.protocol.usage import Usage
 
+_SPANS: dict[str, Span] = {"session": "session", "day": "day"}
 _NUMBERS = frozenset({1, 2, 3, 4, 5, 6})
 
 
@@ -44,6 +62,56 @@ def _cost_row(name: str, total: RunTotals) -> tuple[str, ...]:
     used: Usage = total.usage
     numbers = (total.requests, used.input, used.cache_read, used.cache_write, used.output)
     return (name, *(f"{number:,}" for number in numbers), money(total.cost_usd, known=total.cost_known))
+
+
+async def _budget(context: Context, argument: str) -> Result:
+    """Show the budgets, or set one and go on with work that stopped there."""
+    budget = context.conversation.agent.budget
+    if budget is None:
+        raise UsageError("This agent has no budget.")
+    if not argument:
+        return await asyncio.to_thread(_budgets, context, budget)
+    word, _, amount = argument.partition(" ")
+    span, usd = _SPANS.get(word), _dollars(amount)
+    if span is None or usd is None:
+        raise UsageError("Say which and how much: /budget session 10, /budget day 20; off sets no limit.")
+    need_idle(context)
+    budget.set_limit(span, usd)
+    now = f"no limit for a {span}" if not usd else f"{money(usd)} for a {span}"
+    last = context.conversation.last_result
+    if last is None or last.stop_reason is not StopReason.BUDGET or budget.exhausted:
+        return Text(f"The budget is {now}, until aar ends; [budget] {span}_usd sets it for good.")
+    return Submit("Go on.", f"The budget is {now}; going on.")
+
+
+def _budgets(context: Context, budget: Budget) -> Result:
+    lines = budget.lines()
+    reached = [
+        line for line in lines if line.reached(context.runtime.config.guardrails.reserve_cost_fraction)
+    ]
+    if reached:
+        items = [
+            ChoiceItem(f"{money(raised(line))} for the {line.span}", f"/budget {line.span} {raised(line):g}")
+            for line in reached
+        ]
+        told = ", ".join(f"{money(line.spent)} of {money(line.limit)}" for line in reached)
+        return Choice(f"The budget is used up ({told}). Go on with more?", tuple(items))
+    rows = tuple((line.span, money(line.spent), *_limit_cells(line)) for line in lines)
+    note = "/budget session 10 sets one until aar ends; each prompt may also have a limit ([limits] usd)."
+    return Table("Budgets", ("for", "spent", "limit", "left"), rows, note, frozenset({1, 2, 3}))
+
+
+def _limit_cells(line: Line) -> tuple[str, str]:
+    return (money(line.limit), money(line.left)) if line.limit else ("none", "")
+
+
+def _dollars(text: str) -> float | None:
+    if text.strip() in ("off", "none"):
+        return 0.0
+    try:
+        return float(text.strip().removeprefix("$"))
+    except ValueError:
+        return None
 
 
 async def _metrics(context: Context, argument: str) -> Result:
@@ -81,5 +149,8 @@ def commands() -> list[Command]:
     """Return the commands of this family."""
     return [
         Command("cost", "Show tokens and money of this session, by model and agent.", _cost, group="look"),
+        Command("budget", "Show what may be spent, or set it and go on.", _budget,
+                usage="[session USD | day USD]", group="look", example="/budget session 10",
+                complete=lambda context, text: starting_with(("session ", "day "), text)),
         Command("stats", "Show where the time of this session went and what failed.", _metrics, group="look"),
-    ]
+    ]  # fmt: skip

@@ -66,6 +66,7 @@ class LoadedConfig:
         notices: Sentences for the user: keys that were refused.
         rule_layers: ``{layer: {"allow" | "ask" | "deny": rules}}`` of layers that have rules.
         mode_ceiling: The loosest permission mode that ``managed.toml`` lets anybody choose, also later.
+        managed_budget: ``[budget]`` of ``managed.toml``, which nobody may raise later either.
     """
 
     config: Config
@@ -73,6 +74,7 @@ class LoadedConfig:
     notices: list[str]
     rule_layers: dict[str, dict[str, tuple[str, ...]]]
     mode_ceiling: PermissionMode | None = None
+    managed_budget: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def load_config(
@@ -212,13 +214,15 @@ class _Stack:
 
     def finish(self, managed: Layer | None) -> LoadedConfig:
         ceiling: PermissionMode | None = None
+        budget: dict[str, float] = {}
         if managed is not None:
             check(managed)
             ceiling = lookup(managed.values, ("permissions", "mode"))
+            budget = managed.values.get("budget", {})
             kept, notices = managed_part(managed, self.values)
             self.notices += notices
             self._replace(managed, kept)
-        return LoadedConfig(build(self.values), self.origins, self.notices, self.rules, ceiling)
+        return LoadedConfig(build(self.values), self.origins, self.notices, self.rules, ceiling, budget)
 
     def _replace(self, managed: Layer, kept: dict[str, Any]) -> None:
         """Put the tightened values in; rules of the managed layer are its own, not all that hold."""

@@ -28,6 +28,7 @@ from aar.core.session import Session
 from aar.core.verify import Verifier, describe_failure
 from aar.core.view import SessionView
 from aar.protocol.errors import AarError, ErrorKind, ProviderError, UsageError, error_kind
+from aar.core.way_on import CODE as WAY_ON
 from aar.protocol.events import Compaction, ErrorEvent, Event, Notice, UserMessage
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
@@ -105,6 +106,8 @@ class RunResult:
     diffs: tuple[str, ...]
     error: dict[str, Any] | None
 
+    way_on: str | None = None
+    """How the work goes on, where a limit ended it."""
 
 Turn = Callable[[str], Awaitable[StopReason]]
 """``await turn(prompt)``: lets the model work on ``prompt`` inside the present run, without its checks."""
@@ -168,6 +171,7 @@ class Agent:
         self._keep_output = keep_output
         self._notes_model = notes_model
         self._view: SessionView | None = None
+        self.way_on: Callable[[StopReason, RunLimits], str | None] = lambda reason, limits: None
         self.executor = executor
         self.runner = runner
         self.queue = PromptQueue()
@@ -281,7 +285,7 @@ class Agent:
             self._task, self._run = None, None
             if not record.prompted:
                 record.append(UserMessage(content=content, source=source))
-        await self._finish(reason, session, record)
+        await self._finish(reason, session, record, limits)
         self._record = None
         if caller is not None and caller.cancelling() > before:
             raise asyncio.CancelledError
@@ -510,7 +514,9 @@ class Agent:
         self._syncing.add(task)
         task.add_done_callback(self._syncing.discard)
 
-    async def _finish(self, reason: StopReason, session: Session, record: RunRecord) -> None:
+    async def _finish(
+        self, reason: StopReason, session: Session, record: RunRecord, limits: RunLimits
+    ) -> None:
         self.approvals.cancel_all()
         if self.before_end is not None:
             await self.before_end(reason)
@@ -527,6 +533,8 @@ def _result(
     reason: StopReason, session: Session, record: RunRecord, limits: RunLimits, seconds: float
 ) -> RunResult:
     error = None
+        if offer := self.way_on(reason, limits):
+            record.append(Notice(level="warning", message=offer, code=WAY_ON))
     if reason is StopReason.ERROR and record.error is not None:
         error = {"kind": str(record.error.kind), "message": record.error.message}
     return RunResult(
@@ -548,3 +556,4 @@ def _result(
 def _error_event(error: AarError) -> ErrorEvent:
     kind = error_kind(error)
     return ErrorEvent(kind=kind, stage=_STAGES.get(kind, "planning"), message=str(error))
+        way_on=record.way_on,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from aar.config.schema import BudgetConfig
+from aar.protocol.errors import UsageError
 
 Span = Literal["session", "day"]
-
-_OFFER = {
-    "session": "--set budget.session_usd={more:g} lets this session go on; a new session begins at 0.",
-    "day": "--set budget.day_usd={more:g} lets work go on today.",
-}
 
 
 class DayLedger(Protocol):
@@ -47,6 +43,10 @@ class Line:
         """What may still be spent; ``None``: there is no limit."""
         return max(0.0, self.limit - self.spent) if self.limit else None
 
+    def reached(self, reserve: float) -> bool:
+        """Tell whether the limit is reached but for ``reserve``, the share kept back for a last answer."""
+        return self.limit > 0 and self.spent >= self.limit * (1 - reserve)
+
 
 class Budget:
     """``[budget]`` of one session; shared by all agents that work in it.
@@ -55,16 +55,21 @@ class Budget:
         config: ``[budget]``.
         session_usd: Returns what the session has cost so far, all agents and earlier processes included.
         ledger: Totals of the day; ``None``: only what is spent here counts.
+        ceilings: The most that `set_limit` may set, by span.
     """
 
     def __init__(
-        self, config: BudgetConfig, session_usd: Callable[[], float], ledger: DayLedger | None = None
+        self,
+        config: BudgetConfig,
+        session_usd: Callable[[], float],
+        ledger: DayLedger | None = None,
+        ceilings: Mapping[Span, float] | None = None,
     ) -> None:
-        self._config = config
+        self._limits: dict[Span, float] = {"session": config.session_usd, "day": config.day_usd}
+        self._ceilings = dict(ceilings or {})
         self._session_usd = session_usd
         self._ledger = ledger
         self._here = 0.0
-        self._more: dict[Span, float] = {"session": 0.0, "day": 0.0}
         self._told: set[str] = set()
         self._priceless = False
 
@@ -80,25 +85,34 @@ class Budget:
     def lines(self) -> list[Line]:
         """Return both budgets as they stand, those without a limit too."""
         day = self._ledger.today() if self._ledger is not None else self._here
-        session, limit = self._session_usd(), self._config
         return [
-            Line("session", session, self._raised("session", limit.session_usd)),
-            Line("day", day, self._raised("day", limit.day_usd)),
+            Line("session", self._session_usd(), self._limits["session"]),
+            Line("day", day, self._limits["day"]),
         ]
 
-    def _raised(self, span: Span, limit: float) -> float:
-        return limit + self._more[span] if limit else 0.0
+    def set_limit(self, span: Span, usd: float) -> None:
+        """Set a limit for the rest of this process, because the user wants it so.
 
-    def allow_more(self, span: Span, usd: float) -> None:
-        """Raise a limit for the rest of this process, because the user took the offer to go on.
+        Args:
+            span: Of what.
+            usd: US dollars; 0: no limit.
 
         Raises:
-            ValueError: ``usd`` is not more than 0.
+            UsageError: It is no amount, or the settings of the machine allow less.
         """
-        if not usd > 0:
-            raise ValueError("A budget can only be raised by more than 0 dollars.")
-        self._more[span] += usd
+        ceiling = self._ceilings.get(span, 0.0)
+        if not 0 <= usd < float("inf"):
+            raise UsageError("A budget is an amount of US dollars, such as 10; 0 sets no limit.")
+        if ceiling and not 0 < usd <= ceiling:
+            raise UsageError(
+                f"The managed settings of this machine allow ${ceiling:.2f} for a {span} at most."
+            )
+        self._limits[span] = usd
         self._told = {told for told in self._told if not told.startswith(span)}
+
+    def reached_spans(self, reserve: float) -> list[Span]:
+        """Return the spans whose limit is reached but for ``reserve``."""
+        return [line.span for line in self.lines() if line.reached(reserve)] if self._limited else []
 
     @property
     def exhausted(self) -> bool:
@@ -107,13 +121,11 @@ class Budget:
 
     def reached(self, reserve: float) -> bool:
         """Tell whether a limit is reached but for ``reserve``, the share kept back for a last answer."""
-        return self._limited and any(
-            line.limit and line.spent >= line.limit * (1 - reserve) for line in self.lines()
-        )
+        return bool(self.reached_spans(reserve))
 
     @property
     def _limited(self) -> bool:
-        return bool(self._config.session_usd or self._config.day_usd)
+        return any(self._limits.values())
 
     def warnings(self, warn_at: float, reserve: float) -> list[str]:
         """Return a sentence for each limit that came near or was reached since the last call."""
@@ -121,10 +133,8 @@ class Budget:
             return []
         told: list[str] = []
         for line in self.lines():
-            if line.limit and line.spent >= line.limit * (1 - reserve):
-                more = max(line.limit * 2, round(line.spent * 2, 2))
-                offer = _OFFER[line.span].format(more=more)
-                told += self._once(f"{line.span} end", f"{_used(line)}, so work stops here. {offer}")
+            if line.reached(reserve):
+                told += self._once(f"{line.span} end", f"{_used(line)}, so work stops here.")
             elif line.limit and line.spent >= line.limit * warn_at:
                 told += self._once(f"{line.span} near", f"{_used(line)}.")
         if self._priceless:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aar.config.schema import GuardrailsConfig, LimitsConfig
@@ -15,6 +16,23 @@ if TYPE_CHECKING:
 
 _LAST_ANSWER_SHARE = 0.1
 _LAST_ANSWER_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A limit that ends a run.
+
+    Attributes:
+        name: ``steps``, ``seconds``, ``tokens``, ``usd``, or the span of a budget.
+        limit: Of this run; 0 for a budget over runs.
+        key: The setting.
+        flag: What sets it for one run, up to the value; empty for a budget.
+    """
+
+    name: str
+    limit: float = 0
+    key: str = ""
+    flag: str = ""
 
 
 class RunLimits:
@@ -109,6 +127,30 @@ class RunLimits:
         if self._runs_low:
             return StopReason.BUDGET if self.steps or self.exhausted else None
         return None
+
+    def reached_limits(self) -> list[Reached]:
+        """Return which limits are reached, but for what is kept back for a last answer."""
+        limits, share = self._limits, self._guardrails.reserve_cost_fraction
+        own = (
+            (
+                self.steps >= limits.steps - 1,
+                Reached("steps", limits.steps, "[limits] steps", "--max-steps "),
+            ),
+            (
+                limits.seconds > 0 and self._time_is_short(),
+                Reached("seconds", limits.seconds, "[limits] seconds", "--timeout "),
+            ),
+            (
+                limits.tokens > 0 and self.usage.total >= limits.tokens - self._guardrails.reserve_tokens,
+                Reached("tokens", limits.tokens, "[limits] tokens", "--set limits.tokens="),
+            ),
+            (
+                limits.usd > 0 and self.cost_usd >= limits.usd * (1 - share),
+                Reached("usd", limits.usd, "[limits] usd", "--max-cost "),
+            ),
+        )
+        spans = [] if self._budget is None else self._budget.reached_spans(share)
+        return [*(limit for is_reached, limit in own if is_reached), *map(Reached, spans)]
 
     @property
     def _runs_low(self) -> bool:

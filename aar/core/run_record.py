@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 from aar.core.guardrails import CONTINUE_LABEL
 from aar.core.session import Scope
+from aar.core.way_on import CODE as WAY_ON
 from aar.protocol.events import (
     AssistantMessage,
     ContextEvent,
     ErrorEvent,
     Event,
+    Notice,
     ProviderMeta,
     ToolResult,
     UserMessage,
@@ -35,6 +37,7 @@ class RunRecord(Scope):
         error: The last error.
         exit_code: Of a run that failed; ``None``: the stop reason's.
         prompted: Whether the user's words are stored.
+        way_on: How the work goes on after a limit, in a sentence.
     """
 
     text: str = ""
@@ -45,6 +48,7 @@ class RunRecord(Scope):
     error: ErrorEvent | None = None
     exit_code: ExitCode | None = None
     prompted: bool = False
+    way_on: str | None = None
     _text_step: int | None = None
     _continues: bool = False
 
@@ -75,6 +79,8 @@ class RunRecord(Scope):
                 self.error = event
             case UserMessage():
                 self.prompted = True
+            case Notice() if event.code == WAY_ON:
+                self.way_on = event.message
             case _:
                 pass
 

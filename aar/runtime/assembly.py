@@ -20,7 +20,7 @@ from aar.protocol.ports import Approver, Emit, ToolContext
 from aar.protocol.tool import ToolSpec
 from aar.providers.base import ProviderCapabilities
 from aar.runtime.base import log_failure
-from aar.runtime.context import budget_of
+from aar.runtime.context import budget_of, offer_of
 from aar.runtime.policy import save_rule
 from aar.runtime.questions import make_ask
 from aar.runtime.resilience import make_runner
@@ -63,6 +63,7 @@ def main_agent(runtime: Runtime, session: Session) -> Agent:
     agent = Assembly.of(runtime).agent(session, policy, approver, place, approvals=approvals)
     agent.before_end = runtime.extras.at_end(place.team)
     return agent
+    agent.way_on = offer_of(runtime, session, agent)
 
 
 def child_agent(

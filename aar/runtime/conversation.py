@@ -45,6 +45,7 @@ class Conversation:
 
     def __init__(self, runtime: Runtime, session: Session) -> None:
         self.runtime = runtime
+        runtime.takes_commands = True
         self.session = session
         self.agent: Agent = runtime.agent(session)
         self.last_result: RunResult | None = None
@@ -289,7 +290,7 @@ class Conversation:
         if self.running:
             raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
         agent = self.runtime.agent(self.session)
-        agent.queue = self.agent.queue
+        agent.queue, agent.budget = self.agent.queue, self.agent.budget
         policy, profile = self.agent.executor.policy.base, self.runtime.profile
         agent.executor.policy = policy if profile is None else policy.narrowed(profile.mode)
         return agent

@@ -66,6 +66,7 @@ class Runtime:
         make_files: Makes the file access of an agent; an editor's sees what is not saved yet.
         profile: The agent that works, where it is not aar's plain self.
         agent_name: Name of the agent that worked first, if it was one of those.
+        takes_commands: Whether the user can type slash commands.
     """
 
     base: Base
@@ -85,6 +86,7 @@ class Runtime:
     make_files: Callable[..., WorkspaceFiles] = WorkspaceFiles
     profile: Profile | None = None
     agent_name: str | None = None
+    takes_commands: bool = False
     background: dict[str, Process] = field(default_factory=dict[str, Process])
     _temporary: list[Path] = field(default_factory=list[Path])
     _checkpoints: dict[str, SessionCheckpoints] = field(default_factory=dict[str, SessionCheckpoints])

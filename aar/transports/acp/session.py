@@ -255,7 +255,8 @@ class EditorSession:
         if result.stop_reason is StopReason.ERROR and not turn.cancelled:
             raise _failed(result)
         if (remark := _REMARKS.get(result.stop_reason)) is not None:
-            self._translator.say(f"\n\n{remark}", f"{result.run_id}.end")
+            offer = f" {result.way_on}" if result.way_on else ""
+            self._translator.say(f"\n\n{remark}{offer}", f"{result.run_id}.end")
         usage = self.conversation.session.totals.usage  # of the whole session, as the protocol wants it
         return {
             "stopReason": _STOP_REASONS.get(result.stop_reason, "end_turn"),

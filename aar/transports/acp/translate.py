@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from aar.core.way_on import CODE as WAY_ON
 from aar.protocol.events import (
     Approval,
     AssistantMessage,
@@ -344,6 +345,8 @@ class Translator:
         self._compaction = None
 
     def _on_notice(self, event: Notice) -> None:
+        if event.code == WAY_ON:  # said at the end of the turn
+            return
         self.notice(event.level, event.message, event.id)
 
     def notice(self, level: str, message: str, message_id: str) -> None:
