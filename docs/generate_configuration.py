@@ -24,7 +24,7 @@ _TYPES = {
     "Positive": "number above 0",
     "Share": "number from 0 to 1",
     "PermissionMode": '`"plan"` `"ask"` `"edit"` `"auto"` `"unsafe"`',
-    "Wall": '`"auto"` `"bubblewrap"` `"landlock"` `"seatbelt"` `"none"`',
+    "Wall": '`"auto"` `"bubblewrap"` `"namespaces"` `"landlock"` `"seatbelt"` `"none"`',
     "dict[str, str]": "table of strings",
     "dict[str, str | dict[str, str]]": "table of strings, or tables of them",
     "dict[str, Any]": "table",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 PermissionMode = Literal["plan", "ask", "edit", "auto", "unsafe"]
-Wall = Literal["auto", "bubblewrap", "landlock", "seatbelt", "none"]
+Wall = Literal["auto", "bubblewrap", "namespaces", "landlock", "seatbelt", "none"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 

@@ -19,7 +19,7 @@ from aar.config.validate import Layer, lookup, store
 MODES: tuple[PermissionMode, ...] = ("plan", "ask", "edit", "auto", "unsafe")
 """Permission modes, strictest first."""
 
-_WALLS = ("none", "landlock", "auto", "seatbelt", "bubblewrap")
+_WALLS = ("none", "landlock", "auto", "seatbelt", "namespaces", "bubblewrap")
 
 UNIONS = frozenset(
     {

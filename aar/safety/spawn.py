@@ -26,7 +26,7 @@ from aar.protocol.errors import SandboxError
 from aar.protocol.ports import SpawnRequest, SpawnResult
 from aar.safety.beneath import FOLDER, open_beneath
 from aar.safety.environment import child_environment
-from aar.safety.sandbox.base import Fence, Limits, Plan, Probe, Wall, WallStatus
+from aar.safety.sandbox.base import Fence, Limits, Plan, Probe, Step, Wall, WallStatus
 from aar.safety.sandbox.choose import choose_wall
 from aar.safety.sandbox.egress import Egress
 from aar.safety.sandbox.git_config import writes_config
@@ -216,8 +216,8 @@ class ProcessSpawner:
         )
         steps = dict(fence.steps)
         if masks and self._wall is not None:
-            words = [word for path in masks for word in self._wall.mask_words(path)]
-            steps["bubblewrap"] = [*_words(steps["bubblewrap"]), *words]
+            view = cast("list[Step]", steps["view"])
+            steps["view"] = [*view, *(self._wall.mask_step(path) for path in masks)]
         return {
             "argv": [*fence.prefix, *request.argv],
             "cwd": str(request.cwd),
@@ -247,7 +247,7 @@ class ProcessSpawner:
             if guard is not None:
                 self._guards.pop(guard, None)
                 notices = guard.undo()
-            if wall == "bubblewrap" and result.exit_code != 0:
+            if wall in ("bubblewrap", "namespaces") and result.exit_code != 0:
                 notices += _refused_notices(result.output, self._session_plan())
             blocked = self.egress.blocked_since(began) if fence.steps.get("private_network") else ()
             notices += tuple(
@@ -297,10 +297,6 @@ class ProcessSpawner:
 
     def _probe(self, fence: Fence) -> Probe:
         return probe_wall(self._server, fence, self._session_plan())
-
-
-def _words(value: object) -> list[str]:
-    return [str(word) for word in cast("list[object]", value)] if isinstance(value, list) else []
 
 
 _REFUSALS = (b"Read-only file system", b"Device or resource busy")

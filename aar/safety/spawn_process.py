@@ -118,6 +118,12 @@ class ServedProcess:
         if self.running:
             self._finish()
 
+    def lift_time_limit(self) -> None:
+        """Let it run for as long as it takes; one that is being killed for time is killed."""
+        if not self._timed_out:
+            for timer in self._timers:
+                timer.cancel()
+
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once the process has ended."""
         self._ended.add_done_callback(lambda _: callback())

@@ -22,7 +22,7 @@ from aar.protocol.errors import SandboxError
 from aar.protocol.ports import SpawnRequest
 from aar.safety.spawn import ProcessSpawner
 
-WALLS = ("none", "landlock", "bubblewrap")
+WALLS = ("none", "landlock", "namespaces", "bubblewrap")
 
 
 def bare() -> None:

@@ -260,9 +260,7 @@ async def test_protected_paths_stay_as_they_are(stage: Stage, name: str) -> None
     if (moved := stage.workspace / "scratch-git").exists():
         shutil.rmtree(stage.workspace / ".git")
         moved.rename(stage.workspace / ".git")
-    prevented = stage.spawner.wall == "bubblewrap" and (
-        name.startswith(("git", "existing", "after renaming"))
-    )
+    prevented = stage.spawner.wall != "landlock" and (name.startswith(("git", "existing", "after renaming")))
     if not prevented and name != "shared git folder":
         assert result.notices
         assert b"[aar: " in result.output

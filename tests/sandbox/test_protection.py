@@ -17,7 +17,7 @@ from aar.safety.sandbox.masks import MASK_MODE, Masks, is_mask
 from aar.safety.sandbox.secrets import protected_paths
 from aar.safety.spawn import ProcessSpawner
 from tests.sandbox.conftest import git
-from tests.spawn.conftest import raise_wall, shell
+from tests.spawn.conftest import WALLS, raise_wall, shell
 from tests.spawn.test_processes import pids_in
 
 
@@ -220,7 +220,7 @@ def test_a_lifted_mask_makes_room_and_is_not_removed_twice(root: Path) -> None:
 
 
 async def test_an_approved_write_stays_although_commands_run(root: Path) -> None:
-    for wall in ("bubblewrap", "landlock"):
+    for wall in WALLS:
         git("init", "-q", cwd=root)
         spawner = raise_wall(ProcessSpawner(root, SandboxConfig(mode=wall)))
         try:

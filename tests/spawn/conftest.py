@@ -28,7 +28,7 @@ def bare(workspace: Path) -> Iterator[ProcessSpawner]:
     spawner.close()
 
 
-WALLS = ("bubblewrap", "landlock")
+WALLS = ("bubblewrap", "namespaces", "landlock")
 """Walls that this kind of machine can raise."""
 
 

@@ -12,12 +12,13 @@ from pydantic import ValidationError
 from aar.config.schema import SandboxConfig
 from aar.protocol.errors import SandboxError
 from aar.safety.sandbox import choose
-from aar.safety.sandbox.base import Fence, Limits, Plan, Probe
+from aar.safety.sandbox.base import Fence, Limits, Plan, Probe, Step
 from aar.safety.sandbox.choose import choose_wall
 from aar.safety.sandbox.landlock import LandlockWall, abi_version
+from aar.safety.sandbox.namespaces import NamespaceWall
 from aar.safety.sandbox.seccomp import MACHINES, build_filter
 from aar.safety.spawn import ProcessSpawner
-from tests.spawn.conftest import shell
+from tests.spawn.conftest import raise_wall, shell
 
 
 @pytest.fixture
@@ -47,11 +48,11 @@ def test_a_wall_of_another_system_is_refused_with_the_reason(plan: Plan) -> None
         choose_wall(SandboxConfig(mode="seatbelt"), plan, lambda _: HOLDS)
 
 
-@pytest.mark.parametrize("mode", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("mode", ["bubblewrap", "namespaces", "landlock"])
 def test_linux_below_windows_is_refused_with_the_reason(
     plan: Plan, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("bubblewrap", "landlock"):
+    for module in ("view", "landlock"):
         monkeypatch.setattr(f"aar.safety.sandbox.{module}.windows_subsystem", lambda: True)
     with pytest.raises(SandboxError, match="WSL"):
         choose_wall(SandboxConfig(mode=mode), plan, lambda _: HOLDS)  # type: ignore[arg-type]
@@ -101,6 +102,60 @@ def test_a_machine_without_landlock_tells_why(plan: Plan, monkeypatch: pytest.Mo
     assert "needs Linux" in (LandlockWall(plan).missing() or "")
     _, status = choose_wall(SandboxConfig(mode="auto"), plan, lambda _: HOLDS)
     assert not status.enforced
+
+
+@pytest.fixture
+def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aar.safety.sandbox.bubblewrap._USUAL", Path("/absent/bwrap"))
+    monkeypatch.setattr("aar.safety.sandbox.bubblewrap.shutil.which", lambda _: None)
+
+
+@pytest.mark.usefixtures("no_bubblewrap")
+async def test_where_bubblewrap_is_not_installed_own_namespaces_are_taken(workspace: Path) -> None:
+    raise_wall(ProcessSpawner(workspace, SandboxConfig(mode="namespaces"))).close()
+    spawner = ProcessSpawner(workspace)
+    try:
+        status = spawner.status()
+        assert (status.name, status.enforced) == ("namespaces", True)
+        assert any("bubblewrap is not installed" in reason for reason in status.reasons)
+        result = await shell(spawner, "echo $$; touch /etc/aar-canary || exit 7", workspace)
+        assert (result.exit_code, result.output.split()[0]) == (7, b"2")
+    finally:
+        spawner.close()
+
+
+@needs_landlock
+@pytest.mark.usefixtures("no_bubblewrap")
+def test_where_user_namespaces_are_forbidden_landlock_is_taken_and_the_reason_told(plan: Plan) -> None:
+    def prober(fence: Fence) -> Probe:
+        return Probe("unshare: Operation not permitted") if fence.steps.get("namespaces") else HOLDS
+
+    wall, status = choose_wall(SandboxConfig(mode="auto"), plan, prober)
+    assert wall is not None
+    wall.close()
+    assert status.name == "landlock"
+    assert "namespaces: unshare: Operation not permitted." in status.reasons
+
+
+async def test_a_private_view_without_an_own_proc_says_so_and_holds(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Poorer(NamespaceWall):
+        def _system(self) -> list[Step]:
+            extra: list[Step] = [("proc", "/absent")] if self._own_proc else []
+            return [*super()._system(), *extra]
+
+    raise_wall(ProcessSpawner(workspace, SandboxConfig(mode="namespaces"))).close()
+    monkeypatch.setitem(choose.LADDER, "namespaces", Poorer)
+    spawner = ProcessSpawner(workspace, SandboxConfig(mode="namespaces"))
+    try:
+        status = spawner.status()
+        assert status.enforced
+        assert any("mount proc on /absent" in reason for reason in status.reasons)
+        assert any("/proc is the machine's" in gap for gap in status.gaps)
+        assert (await shell(spawner, "touch /etc/aar-canary", workspace)).exit_code == 1
+    finally:
+        spawner.close()
 
 
 async def test_the_wall_holds_without_a_network_namespace_too(

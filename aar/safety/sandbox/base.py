@@ -10,6 +10,9 @@ from typing import Protocol
 CAP_DAC_OVERRIDE = 1 << 1
 """Mask of the one capability that root keeps in a workspace that belongs to somebody else."""
 
+Step = tuple[str | int, ...]
+"""One step on the way to a private view of the file system (see `aar.safety.sandbox.view`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -124,8 +127,8 @@ class Wall(Protocol):
         """
         ...
 
-    def mask_words(self, path: Path) -> list[str]:
-        """Return the arguments that make one of `Fence.masks` read-only; they come after the fence's own."""
+    def mask_step(self, path: Path) -> Step:
+        """Return what makes one of `Fence.masks` read-only; it comes after the fence's own ``view``."""
         ...
 
     @property

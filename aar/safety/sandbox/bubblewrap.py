@@ -1,257 +1,38 @@
-"""The bubblewrap wall: a private view of the file system, namespaces for the rest, and the seccomp filter.
+"""The bubblewrap wall: a program of many distributions makes the view and the namespaces.
 
-bubblewrap (https://github.com/containers/bubblewrap) puts mounts together in the order of its arguments,
-so that what must win comes last: first everything read-only, then what may be written, then what is protected
-inside of that, then what is hidden. The network namespace is the session's own (see
-`aar.safety.spawn_server.network`), or one for each command where that cannot be made.
+bubblewrap (https://github.com/containers/bubblewrap) takes the steps of the view as its arguments.
 """
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
-import sys
 from pathlib import Path
 
-from aar.safety.sandbox.base import Fence, Limits, Plan, Probe
-from aar.safety.sandbox.layout import Layout, Protection, protect, stamp
-from aar.safety.sandbox.scan import Findings, WorkspaceScan
-from aar.safety.sandbox.seccomp import build_filter
+from aar.safety.sandbox.base import Plan
+from aar.safety.sandbox.view import ViewWall
 
 _USUAL = Path("/usr/bin/bwrap")
 """Taken first: some distributions let only this path make user namespaces."""
-_SHARED_MEMORY_BYTES = 1 << 30
-_SYSTEM_OF_RUN = ("/run/current-system", "/run/opengl-driver", "/run/wrappers", "/run/systemd/resolve")
-"""What programs of some distributions need of ``/run``; the rest of it is sockets of services."""
-_SOCKETS = (
-    "/var/snap/lxd/common/lxd/unix.socket",
-    "/var/lib/lxd/unix.socket",
-    "/var/lib/incus/unix.socket",
-)
-_KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
-"""Owned by root, whose user id is the same inside: bubblewrap 0.8 leaves them open when it has no rights."""
-_HOME_SOCKETS = (
-    ".docker/run",
-    ".docker/desktop",
-    ".colima",
-    ".orbstack/run",
-    ".local/share/containers/podman/machine",
-)
 
 
-def windows_subsystem() -> bool:
-    """Return whether this Linux runs below Windows, whose programs can be started past any wall."""
-    try:
-        return "microsoft" in Path("/proc/sys/kernel/osrelease").read_text().lower()
-    except OSError:
-        return False
-
-
-class BubblewrapWall:
+class BubblewrapWall(ViewWall):
     """See the module."""
 
     name = "bubblewrap"
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+        super().__init__(plan)
         self._program = str(_USUAL) if _USUAL.exists() else shutil.which("bwrap")
-        self._filter = build_filter(internet=True)
-        self._session_network = True
-        self._own_proc = True
-        self.scan = WorkspaceScan(plan.workspace, plan.readable)
-        self._layout = Layout(plan)
-        self._fences: dict[Limits, tuple[object, Fence]] = {}
-        sockets = [Path(name) for name in _SOCKETS] + [plan.home / name for name in _HOME_SOCKETS]
-        self._hideable = (*plan.secrets, *sockets)
-        watched = (*self._hideable, plan.workspace, *plan.writable, *plan.caches)
-        self._watched = tuple(map(str, watched))
-
-    @property
-    def covers(self) -> tuple[str, ...]:
-        """What it holds."""
-        lone = "a network of loopback only, and allowed domains through aar's proxy"
-        return (
-            "everything outside the workspace, added folders, /tmp and package caches is read-only",
-            f"{len(self._plan.secrets)} secret paths, and secret files in the workspace, are not read",
-            "protected paths of the workspace are not written; made where absent, they are removed again",
-            f"network off: {lone if self._session_network else 'each command has loopback only'}",
-            "processes outside are not seen; /tmp, /dev, /run and shared memory are its own",
-            "no capabilities, no new namespaces, no system calls that the seccomp filter denies",
-        )
-
-    @property
-    def gaps(self) -> tuple[str, ...]:
-        """What it does not hold."""
-        gaps = [
-            "package caches are shared with your own tools, which may use what a command leaves there",
-            "secret files in the workspace whose content git has committed can be read",
-            "absent protected paths (such as AGENTS.md) can be made while a command with a time limit runs; "
-            "afterwards changes are undone (git hooks, and whatever runs without a limit: never made)",
-            "sockets of services outside /run and /tmp can be reached where their file mode allows it",
-            "git repositories that a command makes itself are not protected",
-        ]
-        if not self.scan.findings().whole:
-            gaps.append("the workspace is large: secret files and git folders deep inside may be overlooked")
-        if not self._session_network:
-            gaps.append("no shared network: commands do not reach each other, and no domain can be allowed")
-        if not self._own_proc:
-            gaps.append("/proc is the machine's: names of other processes are seen")
-        return tuple(gaps)
 
     def missing(self) -> str | None:
         """Return why this machine cannot have it."""
-        if sys.platform != "linux":
-            return f"bubblewrap needs Linux, this is {sys.platform}."
-        if windows_subsystem():
-            return "bubblewrap: this is Linux below Windows (WSL), whose programs run past any wall."
-        if self._program is None:
+        reason = super().missing()
+        if reason is None and self._program is None:
             return "bubblewrap is not installed (package bubblewrap, program bwrap)."
-        if self._filter is None:
-            return f"bubblewrap: no system call table for {platform.machine()}."
-        if os.geteuid() == 0 and _owner(self._plan.workspace) != 0:
-            return "bubblewrap: root has no rights inside, and the workspace belongs to another user."
-        return None
+        return reason
 
-    def fence(self, limits: Limits) -> Fence:
-        """Return the arguments for ``limits`` as the file system is now, made again when that differs."""
-        findings = self.scan.findings()
-        state = (
-            findings,
-            self._layout.state(findings.git_folders),
-            stamp(self._watched),
-            stamp(map(str, limits.writable)),
-            self._session_network,
-            self._own_proc,
-        )
-        known = self._fences.get(limits)
-        if known is None or known[0] != state:
-            known = self._fences[limits] = state, self._make(limits, findings)
-        return known[1]
-
-    def _make(self, limits: Limits, findings: Findings) -> Fence:
-        session = self._session_network and not limits.network
-        protection = protect(self._plan, limits, findings.git_folders)
-        words = [str(self._program), *self._namespaces(limits, session), *self._system()]
-        words += self._writable(limits)
-        words += self._protected(protection)
-        words += self._hidden(findings.secrets)
-        steps: dict[str, object] = {
-            "private_network": session,
-            "bubblewrap": words,
-            "filter": (self._filter or b"").decode("latin-1"),
-        }
-        return Fence(steps, None, (), tuple(protection.absent), tuple(protection.guarded))
-
-    def weaken(self, probe: Probe) -> bool:
-        """Give up the session's network, then the own ``/proc``: containers often forbid one of them."""
-        if probe.error is None:
-            return False
-        if self._session_network and (
-            "namespace" in probe.error or "network" in probe.error or "setns" in probe.error
-        ):
-            self._session_network = False
-            return True
-        if self._own_proc and "proc" in probe.error:
-            self._own_proc = False
-            return True
-        return False
-
-    def mask_words(self, path: Path) -> list[str]:
-        """Return what binds an empty read-only folder over ``path``."""
-        return ["--ro-bind", str(self._plan.blank / "mask"), str(path)]
-
-    @property
-    def slow(self) -> bool:
-        """Whether the next look through the workspace may take long."""
-        return self.scan.slow
-
-    def refresh(self) -> None:
-        """Look through the workspace."""
-        self.scan.findings()
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    @staticmethod
-    def _namespaces(limits: Limits, session: bool) -> list[str]:
-        words = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-        if not session and not limits.network:
-            words.append("--unshare-net")
+    def _maker(self, *, own_network: bool) -> dict[str, object]:
+        words = [str(self._program), "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+        words += ["--unshare-cgroup-try", *(["--unshare-net"] if own_network else [])]
         # Without the last, bubblewrap leaves root its capabilities.
-        return [*words, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-
-    def _system(self) -> list[str]:
-        words = ["--ro-bind", "/", "/", "--dev", "/dev"]
-        words += ["--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
-        words += ["--proc", "/proc"] if self._own_proc else []
-        for name in _KERNEL_SETTINGS:
-            words += ["--ro-bind-try", name, name]
-        words += ["--tmpfs", "/run"]
-        for name in _SYSTEM_OF_RUN:
-            words += ["--ro-bind-try", name, name]
-        temp = str(self._plan.temp)
-        words += ["--bind", temp, "/tmp", "--bind", temp, "/var/tmp"]  # noqa: S108
-        for folder in self._uncovered():
-            words += ["--ro-bind", str(folder), str(folder)]
-        return words
-
-    def _uncovered(self) -> list[Path]:
-        """Return folders that must be seen although they lie where everything is replaced."""
-        wanted = [self._plan.home, Path(sys.prefix), Path(sys.base_prefix)]
-        replaced = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108
-        inside = [
-            path for path in wanted if path.is_dir() and any(path.is_relative_to(top) for top in replaced)
-        ]
-        return [path for path in dict.fromkeys(inside) if path not in replaced]
-
-    def _writable(self, limits: Limits) -> list[str]:
-        plan = self._plan
-        kind = "--ro-bind" if limits.read_only else "--bind"
-        chosen = dict.fromkeys((plan.workspace, *plan.writable), kind)
-        chosen |= dict.fromkeys((*plan.caches, plan.temp), "--bind")
-        # Bound onto itself a file could not be replaced any more, as git and editors do.
-        within = () if limits.read_only else (plan.workspace, *plan.writable)
-        granted = [path for path in limits.writable if not any(path.is_relative_to(top) for top in within)]
-        chosen |= dict.fromkeys(granted, "--bind")
-        words: list[str] = []
-        for path in sorted(chosen, key=lambda path: len(path.parts)):
-            if path.exists():
-                words += [chosen[path], str(path), str(path)]
-        return [*words, "--remount-ro", "/run"]
-
-    def _protected(self, protection: Protection) -> list[str]:
-        words: list[str] = []
-        for path in sorted(protection.anchors, key=lambda path: len(path.parts)):
-            words += ["--bind", str(path), str(path)]
-        for path in protection.read_only:
-            words += ["--ro-bind", str(path), str(path)]
-        return words
-
-    def _hidden(self, found: tuple[Path, ...]) -> list[str]:
-        words: list[str] = []
-        last = "\0"
-        # Sorted, so that what lies in a hidden folder comes right after it.
-        for path in sorted({*self._hideable, *found}):
-            text = str(path)
-            if text.startswith(last) or not os.path.lexists(text) or text != os.path.realpath(text):
-                continue
-            if not self._reaches(path):
-                continue
-            last = text + "/"
-            words += ["--ro-bind", str(self._plan.blank / ("folder" if path.is_dir() else "file")), text]
-        return words
-
-    def _reaches(self, path: Path) -> bool:
-        """Return whether ``path`` is there inside at all."""
-        shown = (self._plan.workspace, *self._plan.writable, self._plan.home)
-        if any(path.is_relative_to(top) for top in ("/tmp", "/var/tmp", "/run")):  # noqa: S108
-            return any(path.is_relative_to(top) for top in shown)
-        return True
-
-
-def _owner(path: Path) -> int:
-    try:
-        return path.stat().st_uid
-    except OSError:
-        return 0
+        return {"bubblewrap": [*words, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]}

@@ -14,6 +14,7 @@ from aar.protocol.errors import SandboxError
 from aar.safety.sandbox.base import Fence, Limits, Plan, Probe, Wall, WallStatus
 from aar.safety.sandbox.bubblewrap import BubblewrapWall
 from aar.safety.sandbox.landlock import LandlockWall
+from aar.safety.sandbox.namespaces import NamespaceWall
 from aar.safety.sandbox.seatbelt import SeatbeltWall
 
 Prober = Callable[[Fence], Probe]
@@ -21,15 +22,11 @@ Prober = Callable[[Fence], Probe]
 
 LADDER: dict[str, Callable[[Plan], Wall]] = {
     "bubblewrap": BubblewrapWall,
+    "namespaces": NamespaceWall,
     "landlock": LandlockWall,
     "seatbelt": SeatbeltWall,
 }
-"""Walls by name, the strongest first.
-
-There is no wall of aar's own user and mount namespace between the first two: it would be a second version
-of what bubblewrap does, and where bubblewrap fails namespaces are usually forbidden altogether (or allowed to
-its path alone).
-"""
+"""Walls by name, the strongest first."""
 
 _OPEN_GAPS = ("commands run with all your rights: files, network and processes are not protected",)
 

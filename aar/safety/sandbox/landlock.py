@@ -20,10 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from aar.protocol.errors import SandboxError
-from aar.safety.sandbox.base import CAP_DAC_OVERRIDE, Fence, Limits, Plan, Probe
-from aar.safety.sandbox.bubblewrap import windows_subsystem
+from aar.safety.sandbox.base import CAP_DAC_OVERRIDE, Fence, Limits, Plan, Probe, Step
 from aar.safety.sandbox.layout import Layout, everything
 from aar.safety.sandbox.seccomp import build_filter
+from aar.safety.sandbox.view import windows_subsystem
 
 _CREATE_RULESET, _ADD_RULE = 444, 445
 _VERSION_FLAG = 1
@@ -200,9 +200,9 @@ class LandlockWall:
         self.close()
         return True
 
-    def mask_words(self, path: Path) -> list[str]:
+    def mask_step(self, path: Path) -> Step:
         """Nothing: this wall has no masks."""
-        return []
+        return ()
 
     @property
     def slow(self) -> bool:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from aar.safety.paths import SECRET_NAMES
-from aar.safety.sandbox.base import Fence, Limits, Plan, Probe
+from aar.safety.sandbox.base import Fence, Limits, Plan, Probe, Step
 from aar.safety.sandbox.layout import everything
 
 _PROGRAM = "/usr/bin/sandbox-exec"
@@ -109,9 +109,9 @@ class SeatbeltWall:
         """Return the profile for ``limits``."""
         return Fence(prefix=(_PROGRAM, "-p", make_profile(self._plan, limits)))
 
-    def mask_words(self, path: Path) -> list[str]:
+    def mask_step(self, path: Path) -> Step:
         """Nothing: rules name absent paths as well."""
-        return []
+        return ()
 
     @property
     def slow(self) -> bool:

@@ -14,6 +14,9 @@ The supervisor adopts every orphan below it (PR_SET_CHILD_SUBREAPER), also those
 group by ``setsid``, so that the tree can be killed whole. It kills the tree when the command has ended,
 when it is told to, and when aar (its control socket) or the server has died.
 
+Before a command that gets namespaces from here stands one process more (see
+`aar.safety.spawn_server.namespaces`).
+
 Requests on socket FD: ``!IB`` (length of the body, number of descriptors) with the descriptors attached
 (SCM_RIGHTS), then the body, a dict in marshal format. Descriptors: control socket, stdin, stdout, stderr,
 then, where there is one, a Landlock ruleset. Answers on the control socket, one a line: ``started PID``,

@@ -52,7 +52,12 @@ def run_command(
     if LINUX and request.get("sacrifice"):
         # When memory runs out the kernel should take commands, not aar or the desktop.
         quietly(_write, "/proc/self/oom_score_adj", b"500")
-    if LINUX:
+    if LINUX and request["wall"].get("namespaces"):
+        from aar.safety.spawn_server.namespaces import enter_view
+
+        # Returns in another process.
+        enter_view(request["wall"], request["cwd"], supervisor, network)
+    elif LINUX:
         raise_wall(request["wall"], fds[4] if len(fds) > 4 else None, network)
         # Last, because a change of user namespace clears it.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -100,6 +105,10 @@ def bubblewrap_command(request: dict[str, Any], status: int) -> list[str]:
     """Return the command with bubblewrap before it, and its descriptors in place."""
     wall = request["wall"]
     words = list(wall["bubblewrap"])
+    for operation, *names in wall["view"]:
+        if operation == "tmpfs" and names[1]:
+            words += ["--size", str(names[1])]
+        words += ["--" + operation, *(names[:1] if operation == "tmpfs" else names)]
     if program := wall.get("filter"):
         source = os.memfd_create("filter", 0)
         os.write(source, program.encode("latin-1"))

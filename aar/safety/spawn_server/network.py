@@ -84,13 +84,7 @@ class PrivateNetwork:
             return
         uid, gid = os.geteuid(), os.getegid()
         check(libc.unshare(CLONE_NEWUSER | CLONE_NEWNET), "unshare(user, net)")
-        for name, text in (
-            ("setgroups", "deny"),
-            ("uid_map", f"{uid} {uid} 1"),
-            ("gid_map", f"{gid} {gid} 1"),
-        ):
-            with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - pathlib is slow to import here
-                file.write(text)
+        map_own_user(uid, gid)
 
     def enter(self) -> None:
         """Move the calling process into the namespace."""
@@ -98,6 +92,16 @@ class PrivateNetwork:
             check(libc.setns(self.user, CLONE_NEWUSER), "setns(user)")
         if self.net is not None:
             check(libc.setns(self.net, CLONE_NEWNET), "setns(net)")
+
+
+def map_own_user(uid: int, gid: int) -> None:
+    """Keep the numbers of user and group in a user namespace that was just made; no others are in it."""
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        try:
+            with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - pathlib is slow to import here
+                file.write(text)
+        except OSError as error:
+            raise StageError("wall", error.errno or 0, f"{name}: {error.strerror}") from error
 
 
 def _receive_one(channel: _socket.socket) -> tuple[str, int | None]:

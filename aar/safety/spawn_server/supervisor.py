@@ -82,6 +82,8 @@ class Supervisor:
     def __init__(self, status: int) -> None:
         self.control = -1
         self.bubblewrap: int | None = status
+        self.wrapped = True
+        """Whether the child is not the command itself but stands for a process namespace."""
         self.most_tasks = self.first_tasks = 0
         self.pid = 0
         self.status: int | None = None
@@ -103,6 +105,7 @@ class Supervisor:
         self.control = control
         if "bubblewrap" not in request["wall"]:
             self.bubblewrap = None
+            self.wrapped = bool(request["wall"].get("namespaces"))
         self.most_tasks = request.get("most_tasks", 0)
         self.first_tasks = tasks_of_machine() if self.most_tasks else 0
 
@@ -160,9 +163,9 @@ class Supervisor:
     def signal_all(self, number: int) -> None:
         """Signal the command's group and, where /proc tells them, all its descendants.
 
-        bubblewrap's own process is left out of what is polite: its end would kill the rest at once.
+        Who stands for a namespace is left out of what is polite: its end would kill the rest at once.
         """
-        spared = self.pid if self.bubblewrap is not None and number != signal.SIGKILL else 0
+        spared = self.pid if self.wrapped and number != signal.SIGKILL else 0
         if self.status is None and not spared:
             quietly(os.killpg, self.pid, number)
         targets = descendants(os.getpid()) if LINUX else []
@@ -194,7 +197,7 @@ class Supervisor:
 
     def end_tree(self) -> None:
         """Kill whatever is left: politely first, then not."""
-        ended = self.bubblewrap is not None and self.status is not None
+        ended = self.wrapped and self.status is not None
         if not self.reap() or (ended and self._gone_within(NAMESPACE_END_S)):
             return
         if not self.most_tasks or not self._too_many():
@@ -204,7 +207,7 @@ class Supervisor:
                 return
         deadline = time.monotonic() + KILL_LIMIT_S
         while time.monotonic() < deadline:
-            if self.bubblewrap is None:
+            if not self.wrapped:
                 self.freeze_all()
             self.signal_all(signal.SIGKILL)
             if self._gone_within(0.02):

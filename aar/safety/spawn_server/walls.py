@@ -65,11 +65,15 @@ def raise_wall(wall: dict[str, Any], ruleset: int | None, network: PrivateNetwor
         restricted = libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, ctypes.c_uint32(0))
         check(restricted, "landlock_restrict_self")
     if program := wall.get("seccomp"):
-        code = program.encode("latin-1")
-        install = _SockFprog(len(code) // 8, code)
-        zero = ctypes.c_ulong(0)
-        done = libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(install), zero, zero)
-        check(done, "seccomp")
+        install_filter(program.encode("latin-1"))
+
+
+def install_filter(code: bytes) -> None:
+    """Let the kernel judge system calls by a seccomp program from now on."""
+    program = _SockFprog(len(code) // 8, code)
+    zero = ctypes.c_ulong(0)
+    done = libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), zero, zero)
+    check(done, "seccomp")
 
 
 def set_limits(limits: dict[str, int]) -> None:

@@ -16,7 +16,7 @@ from aar.runtime import open_base
 from aar.safety.spawn import ProcessSpawner
 from aar.transports.cli.groups import NearestGroup
 
-_WALLS = ("auto", "bubblewrap", "landlock", "seatbelt")
+_WALLS = ("auto", "bubblewrap", "namespaces", "landlock", "seatbelt")
 
 
 @click.group(cls=NearestGroup)
