@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from aar.protocol.events import Approval, ApprovalRequest, CheckpointEvent, Event, PlanItem
 
 if TYPE_CHECKING:
+    import asyncio
+    from contextlib import AbstractContextManager
+
     from aar.protocol.tool import ToolOutcome
 
 
@@ -195,6 +198,10 @@ class Process(Protocol):
         """Kill the tree; returns within a second."""
         ...
 
+    def lift_time_limit(self) -> None:
+        """Let it run for as long as it takes."""
+        ...
+
     @property
     def running(self) -> bool:
         """Whether it has not ended."""
@@ -222,6 +229,14 @@ class Spawner(Protocol):
         self, request: SpawnRequest, on_output: Callable[[bytes], None] | None = None
     ) -> SpawnResult:
         """Start a process and wait for its end. Cancelling kills the tree."""
+        ...
+
+
+class Foreground(Protocol):
+    """The commands that somebody waits for; the user may send them to the background."""
+
+    def waiting(self, call_id: str) -> AbstractContextManager[asyncio.Event]:
+        """Surround the wait for the command of a call; the event is set when the wait is to end."""
         ...
 
 
@@ -320,6 +335,7 @@ class ToolContext:
         read_only: Whether nothing may be written (plan mode).
         max_output_chars: Characters of output that the model will see.
         background: Background processes of the session by shell id.
+        foreground: Commands that the user may send there; ``None``: nobody can.
         settings: ``[tools] NAME.KEY`` values of the config.
         checkpointer: Keeps files before they change; ``None``: nothing is kept.
         delegate: Lets other agents work; ``None``: there are none.
@@ -337,6 +353,7 @@ class ToolContext:
     read_only: bool = False
     max_output_chars: int = 50_000
     background: dict[str, Process] = field(default_factory=dict[str, Process])
+    foreground: Foreground | None = None
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     checkpointer: Checkpointer | None = None
     delegate: Delegate | None = None

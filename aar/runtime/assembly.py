@@ -295,6 +295,7 @@ class Assembly:
             set_plan=set_plan,
             max_output_chars=runtime.config.tools.max_output_chars,
             background=runtime.background,
+            foreground=runtime.foreground,
             settings={
                 "bash.timeout": runtime.config.tools.timeout("bash", 120),
                 **web_settings(runtime.config),

@@ -33,6 +33,7 @@ from aar.runtime.web import register_search
 from aar.safety.files import WorkspaceFiles
 from aar.safety.policy import SafetyPolicy
 from aar.safety.spawn import ProcessSpawner
+from aar.tools.foreground import Foreground
 from aar.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Runtime:
     agent_name: str | None = None
     takes_commands: bool = False
     background: dict[str, Process] = field(default_factory=dict[str, Process])
+    foreground: Foreground = field(default_factory=Foreground)
     _temporary: list[Path] = field(default_factory=list[Path])
     _checkpoints: dict[str, SessionCheckpoints] = field(default_factory=dict[str, SessionCheckpoints])
 

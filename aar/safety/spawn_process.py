@@ -288,6 +288,9 @@ class InteractiveProcess:
         code = self._process.returncode
         return SpawnResult(b"", b"", code, 0, False, False, time.monotonic() - self._began, "none")
 
+    def lift_time_limit(self) -> None:
+        """Do nothing: what the user opened has no limit."""
+
     async def kill(self) -> None:
         """Ask it to end, then end it."""
         self._process.terminate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from aar.tools.builtin import shell
 from aar.tools.builtin.output import ReadOutputArgs, read_output
 from aar.tools.builtin.shell import BashArgs, BashOutputArgs, KillShellArgs
 from aar.tools.builtin.terminal_text import plain_text, shorten
+from aar.tools.foreground import Foreground
 from aar.tools.output_store import OutputStore
 from aar.tools.schema import validate_arguments
 
@@ -98,6 +100,38 @@ async def test_a_timeout_keeps_the_output_and_says_how_to_go_on(bench: Bench) ->
     assert outcome.output.endswith("part")
     assert "background" in outcome.output
     assert (outcome.is_error, outcome.category) == (True, ToolCategory.TIMEOUT)
+
+
+async def test_a_command_that_is_sent_to_the_background_goes_on_past_its_timeout(bench: Bench) -> None:
+    foreground = Foreground()
+    context = bench.context(foreground=foreground)
+    os.mkfifo(bench.folder / "fifo")
+    work = asyncio.create_task(bench.bash("echo begun; read < fifo; echo over", context, timeout_s=30))
+    while "begun" not in "".join(bench.progress):
+        await asyncio.sleep(0.01)
+    assert foreground.send_back() == 1
+    outcome = await work
+    assert outcome.output.startswith("begun\nThe user sent this command to the background")
+    assert (outcome.is_error, list(bench.background), len(foreground)) == (False, ["shell_1"], 0)
+    process = bench.background["shell_1"]
+    assert [timer for timer in process._timers if not timer.cancelled()] == []
+    (bench.folder / "fifo").write_text("go\n")
+    await process.wait()
+    shown = await shell.show_output(BashOutputArgs(shell_id="shell_1"), bench.context())
+    assert shown.output == "begun\nover\nshell_1 has ended, exit code: 0"
+    assert "over" not in "".join(bench.progress)
+    assert foreground.send_back() == 0
+
+
+async def test_a_cancelled_command_dies_also_where_it_could_go_to_the_background(bench: Bench) -> None:
+    work = asyncio.create_task(bench.bash("echo $$; sleep 60", bench.context(foreground=Foreground())))
+    while not bench.progress:
+        await asyncio.sleep(0.01)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert not Path(f"/proc/{int(bench.progress[0])}").exists()
+    assert bench.background == {}
 
 
 async def test_the_timeout_comes_from_the_settings_when_none_is_given(bench: Bench) -> None:

@@ -54,10 +54,10 @@ def test_the_page_on_keys_is_in_step_with_the_table() -> None:
 
 
 def test_keys_can_be_given_to_actions_by_table_or_dotted_name() -> None:
-    wanted = flat({"app": {"toggle_panel": "Ctrl-B"}, "list.choose": "enter,ctrl+j", "quit": "f10"})
-    assert wanted == {"app.toggle_panel": "Ctrl-B", "list.choose": "enter,ctrl+j", "app.quit": "f10"}
+    wanted = flat({"app": {"toggle_panel": "Ctrl-L"}, "list.choose": "enter,ctrl+j", "quit": "f10"})
+    assert wanted == {"app.toggle_panel": "Ctrl-L", "list.choose": "enter,ctrl+j", "app.quit": "f10"}
     chosen, problems = keymap(wanted, ACTIONS)
-    assert chosen == {"app.toggle_panel": "ctrl+b", "list.choose": "enter,ctrl+j", "app.quit": "f10"}
+    assert chosen == {"app.toggle_panel": "ctrl+l", "list.choose": "enter,ctrl+j", "app.quit": "f10"}
     assert problems == []
 
 

@@ -94,6 +94,8 @@ def test_the_activity_line_tells_what_how_long_and_how_to_stop() -> None:
         "Running pytest 7 s · Esc interrupts · 12.3k tokens · step 3, 17 s in all"
     )
     assert activity_line(status, 107.0, 40).plain == "Running pytest 7 s · Esc interrupts"
+    told = activity_line(status, 107.0, 80, keys=["Esc interrupts", "Ctrl+B lets it run on"]).plain
+    assert told.startswith("Running pytest 7 s · Esc interrupts · Ctrl+B lets it run on · 12.3k")
 
 
 @given(st.text(max_size=100), st.integers(1, 200))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 import tomllib
@@ -425,3 +426,18 @@ def test_the_list_of_keys_keeps_its_columns_on_a_narrow_screen() -> None:
             assert all(len(line.rstrip()) <= max(width, 52) for line in lines), lines
             told = " ".join(line[29:].strip() for line in lines)
             assert told.startswith(action.help)
+
+
+async def test_a_long_command_goes_on_in_the_background_with_one_key(project: Path) -> None:
+    command = {"command": "echo begun; read line < fifo; echo over"}
+    steps = ({"tool_calls": [{"name": "bash", "arguments": command}]}, {"text": "Gone on."})
+    os.mkfifo(project / "fifo")
+    async with opened(project, *steps, mode="unsafe") as (app, pilot):
+        await pilot.press("ctrl+b")
+        await until(pilot, lambda: "No command of the agent runs" in screen_text(app))
+        await pilot.press(*"go", "enter")
+        await until(pilot, lambda: "begun" in screen_text(app))
+        await pilot.press("ctrl+b")
+        await until(pilot, lambda: "Gone on." in screen_text(app))
+        background = app.conversation.runtime.background if app.conversation else {}
+        assert [process.running for process in background.values()] == [True]

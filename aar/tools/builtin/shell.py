@@ -14,6 +14,7 @@ from aar.protocol.errors import SandboxError, ToolCategory, ToolFailure, tool_er
 from aar.protocol.ports import Process, SpawnRequest, SpawnResult, ToolContext
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
 from aar.tools.builtin.terminal_text import plain_text, shorten
+from aar.tools.foreground import run_unless_sent_back
 from aar.tools.schema import ToolArgs, tool_spec
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -112,13 +113,16 @@ async def run_bash(args: BashArgs, context: ToolContext) -> ToolOutcome:
         (shell_program(), "-c", args.command),
         context.workspace,
         timeout_s=timeout,
+        writable=context.writable,
         read_only=context.read_only,
         max_output=max(4 * context.max_output_chars, 100_000),
         spool=spool,
     )
     kept = False
     try:
-        result = await _started(context.spawner.run(request, _Progress(context.progress)))
+        result = await _run(request, context)
+        if not isinstance(result, SpawnResult):
+            return _sent_back(result, context)
         text = plain_text(result.output)
         cut = result.truncated or len(text) > context.max_output_chars
         kept = cut
@@ -162,6 +166,37 @@ async def end_shell(args: KillShellArgs, context: ToolContext) -> ToolOutcome:
     return ToolOutcome(f"{prefix}\n{outcome.output}", exit_code=outcome.exit_code, sandbox=outcome.sandbox)
 
 
+async def _run(request: SpawnRequest, context: ToolContext) -> SpawnResult | Process:
+    """Return how a command ended, or its process where the user sent it to the background."""
+    progress = _Progress(context.progress)
+    if context.foreground is None:
+        return await _started(context.spawner.run(request, progress))
+    with context.foreground.waiting(context.call_id) as sent_back:
+        result = await _started(run_unless_sent_back(context.spawner, request, progress, sent_back))
+    progress.end()
+    return result
+
+
+def _sent_back(process: Process, context: ToolContext) -> ToolOutcome:
+    shell_id = _keep(process, context)
+    text = shorten(plain_text(process.output()), context.max_output_chars, "").rstrip("\n")
+    return ToolOutcome(
+        f"{text or '(no output yet)'}\nThe user sent this command to the background, where it goes on as "
+        f"{shell_id}. Read it with bash_output, end it with kill_shell.",
+        sandbox=context.spawner.wall,
+    )
+
+
+def _keep(process: Process, context: ToolContext) -> str:
+    """Keep a background process; return its shell id."""
+    number = 1
+    while f"shell_{number}" in context.background:
+        number += 1
+    shell_id = f"shell_{number}"
+    context.background[shell_id] = process
+    return shell_id
+
+
 async def _start_background(command: str, context: ToolContext) -> ToolOutcome:
     running = [name for name, process in context.background.items() if process.running]
     if len(running) >= MAX_BACKGROUND:
@@ -172,15 +207,12 @@ async def _start_background(command: str, context: ToolContext) -> ToolOutcome:
     request = SpawnRequest(
         (shell_program(), "-c", command),
         context.workspace,
+        writable=context.writable,
         read_only=context.read_only,
         max_output=max(4 * context.max_output_chars, 100_000),
     )
     process = await _started(context.spawner.start(request))
-    number = 1
-    while f"shell_{number}" in context.background:
-        number += 1
-    shell_id = f"shell_{number}"
-    context.background[shell_id] = process
+    shell_id = _keep(process, context)
     return ToolOutcome(
         f"Started in the background as {shell_id}. Read it with bash_output, end it with kill_shell.",
         sandbox=context.spawner.wall,
@@ -269,8 +301,15 @@ class _Progress:
         self._show = show
         self._pending = bytearray()
         self._last = 0.0
+        self._ended = False
+
+    def end(self) -> None:
+        """Show nothing more: the call has its result."""
+        self._ended = True
 
     def __call__(self, data: bytes) -> None:
+        if self._ended:
+            return
         self._pending += data[-_PROGRESS_BYTES:]
         del self._pending[:-_PROGRESS_BYTES]
         now = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -18,6 +19,8 @@ _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_S = 0.125
 _SLOW_S = 1.0
 _READER_S = 10.0
+_LONG_S = 5.0
+"""Seconds from which on a command is worth sending to the background."""
 
 
 def elapsed(seconds: float) -> str:
@@ -37,7 +40,9 @@ def tokens(count: int) -> str:
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
-def activity_line(status: Status, now: float, width: int, sign: str = "", stop_key: str = "Esc") -> Content:
+def activity_line(
+    status: Status, now: float, width: int, sign: str = "", keys: Sequence[str] = ("Esc interrupts",)
+) -> Content:
     """Return the line at monotonic second ``now``: parts that do not fit are left out from the end.
 
     Args:
@@ -45,7 +50,7 @@ def activity_line(status: Status, now: float, width: int, sign: str = "", stop_k
         now: Monotonic seconds.
         width: Columns.
         sign: A moving sign, or nothing.
-        stop_key: What interrupts.
+        keys: What can be done about it, with its key.
     """
     asked = len(status.pending)
     what = status.activity or "Working"
@@ -57,7 +62,7 @@ def activity_line(status: Status, now: float, width: int, sign: str = "", stop_k
     )
     line += Content.styled(f" {elapsed(now - status.since)}", "$text-muted")
     total = elapsed(now - (status.run_since or now))
-    more = [f"{stop_key} interrupts"]
+    more = list(keys)
     if status.run_tokens:
         more.append(f"{tokens(status.run_tokens)} tokens")
     if status.step is not None and status.step > 1:
@@ -77,7 +82,8 @@ class ActivityLine(Static):
     def __init__(self) -> None:
         super().__init__(markup=False)
         self.plain = False
-        self.stop_key = "Esc"
+        self.stop_key, self.background_key = "Esc", "Ctrl+B"
+        self.can_leave = False
         self._status: Status | None = None
         self._ticks: Timer | None = None
         self._frame = 0
@@ -120,5 +126,8 @@ class ActivityLine(Static):
         turning = not self.plain and not status.pending
         sign = _FRAMES[self._frame % len(_FRAMES)] if turning else "" if self.plain else "◆"
         self._empty = False
-        width = self.content_size.width or 80
-        self.update(activity_line(status, time.monotonic(), width, sign, self.stop_key), layout=False)
+        now, width = time.monotonic(), self.content_size.width or 80
+        keys = [f"{self.stop_key} interrupts"]
+        if self.can_leave and not status.pending and now - status.since >= _LONG_S:
+            keys.append(f"{self.background_key} lets it run on in the background")
+        self.update(activity_line(status, now, width, sign, keys), layout=False)

@@ -316,6 +316,10 @@ class AarApp(ScreenActions):
         if self.prompting.escape():
             self.offer_rewind()
 
+    def action_to_background(self) -> None:
+        """Let the running command go on in the background."""
+        self.prompting.send_back()
+
     def offer_rewind(self) -> None:
         """Offer to go back to an earlier prompt."""
         self.commanding.run("/rewind")

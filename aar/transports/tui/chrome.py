@@ -36,7 +36,7 @@ Rgb = tuple[int, int, int]
 
 _SETTLED_S = 0.2
 _OF_MAIN_SCREEN = frozenset(
-    {"toggle_panel", "cycle_mode", "interrupt", "answer", "read", "scroll", "show_layout"}
+    {"toggle_panel", "cycle_mode", "interrupt", "to_background", "answer", "read", "scroll", "show_layout"}
 )
 
 
@@ -146,6 +146,7 @@ class Chrome(QuietFocus):
             return
         header.plain = activity.plain = panel.plain = plain
         activity.stop_key = self._shown_key("app.interrupt", "escape")
+        activity.background_key = self._shown_key("app.to_background", "ctrl+b")
         for widget, shown in ((header, layout.header), (activity, layout.activity), (footer, layout.footer)):
             widget.set_class(not shown, "-gone")
         opened, alone = layout.has_panel(columns, self._panel_wanted), columns < NARROW
@@ -180,7 +181,9 @@ class Chrome(QuietFocus):
         """Draw what is around the transcript, and call the user where they are needed elsewhere."""
         base, status = self.screen_stack[0], presenter.status
         base.query_one(HeaderBar).show(status)
-        base.query_one(ActivityLine).show(status)
+        activity = base.query_one(ActivityLine)
+        activity.can_leave = self.connection is not None and self.connection.can_send_back
+        activity.show(status)
         base.query_one(SidePanel).show(presenter)
         self._show_title(status)
         self._call(status)

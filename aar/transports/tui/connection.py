@@ -56,6 +56,15 @@ class Connection:
         """Tell the screen that something changed that is no event."""
         self._wake()
 
+    @property
+    def can_send_back(self) -> bool:
+        """Whether a command runs that can go on in the background."""
+        return len(self.conversation.runtime.foreground) > 0
+
+    def send_back(self) -> int:
+        """Let all running commands go on in the background; return how many there were."""
+        return self.conversation.runtime.foreground.send_back()
+
     def _take(self, event: Event) -> None:
         if isinstance(event, Rewind) and event.scope != "files":
             # What an undo hid may come back: only the stored session knows it.

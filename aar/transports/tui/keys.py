@@ -78,6 +78,7 @@ ACTIONS: tuple[KeyAction, ...] = (
     _app("show_settings", "f7", "settings", "Change settings in your config file."),
     _app("show_log", "f8", "log", "Show the diagnostics log."),
     _app("cycle_mode", "shift+tab", "mode", "Change what may run without a question: plan, ask, edit, auto."),
+    _app("to_background", "ctrl+b", "background", "Send the running command to the background; aar goes on without its end."),
     _app("answer", "tab", "answer", "Go to the question that is open.", priority=False),
     _app("suspend", "ctrl+z", "suspend", "Go back to the shell; `fg` comes back."),
     _app("quit", "ctrl+q", "quit", "Leave aar; the session is kept.", footer=True),

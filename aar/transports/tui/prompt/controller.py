@@ -256,6 +256,13 @@ class PromptController:
             self._escaped_at = float("-inf")
         return second
 
+    def send_back(self) -> None:
+        """Let the commands of the agent go on in the background."""
+        if self._connection is not None and self._connection.send_back():
+            return
+        own = " Esc ends yours." if self._shell.running else ""
+        self.hint.tell(f"No command of the agent runs that could go to the background.{own}")
+
     def cancel_all(self) -> None:
         """Ask, then end the run and clear the queue."""
         conversation = self.conversation
