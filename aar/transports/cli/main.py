@@ -23,6 +23,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "tui": ("tui:tui", "Work with the assistant on the full screen."),
     "chat": ("chat:chat", "Talk with the assistant line by line."),
     "acp": ("acp:acp", "Serve an editor over standard input and output."),
+    "serve": ("serve:serve", "Serve sessions, a web page and model APIs over HTTP."),
     "sessions": ("sessions:sessions", "List, find, show, copy, export, replay and delete sessions."),
     "undo": ("undo:undo", "Take back what the last steps did."),
     "redo": ("undo:redo", "Take the last undo back."),
