@@ -392,6 +392,21 @@ class WebConfig(Section):
     """Seconds for which a page is kept in memory; 0: not at all."""
 
 
+class MemoryConfig(Section):
+    """``[memory]``: notes for later sessions."""
+
+    enabled: bool = True
+    """Whether there are notes, and tools for them."""
+    recall: Annotated[int, Field(ge=0, le=20)] = 3
+    """Notes that come with a prompt that they fit, at most; 0: none come by themselves."""
+    recall_tokens: PositiveInt = 800
+    """Tokens of all of them, about."""
+    write: Literal["ask", "auto", "off"] = "ask"
+    """What becomes of notes that the model proposes: you are asked, they are kept, or there are none."""
+    stale_days: NonNegativeInt = 180
+    """Age in days at which a note is called old; 0: never."""
+
+
 class LogConfig(Section):
     """``[log]``: the diagnostics log under ``<data>/logs``."""
 
@@ -421,5 +436,5 @@ class Config(Section):
     web: WebConfig = WebConfig.model_construct()
     hooks: dict[str, Any] = Field(default_factory=dict)
     agents: dict[str, Any] = Field(default_factory=dict)
-    memory: dict[str, Any] = Field(default_factory=dict)
+    memory: MemoryConfig = MemoryConfig.model_construct()
     log: LogConfig = LogConfig.model_construct()

@@ -74,6 +74,10 @@ def _asking(base: Any, new: Any) -> Any:
     return "ask" if "ask" in (base, new) else new
 
 
+def _writing(base: Any, new: Any) -> Any:
+    return min(base or "ask", new, key=("off", "ask", "auto").index)
+
+
 _STRICTER: dict[str, Meet] = {
     "model.fallback_remote": _asking,
     "limits.steps": _least,
@@ -99,6 +103,7 @@ _STRICTER: dict[str, Meet] = {
     "sandbox.shared_caches": _and,
     "tools.enabled": _both,
     "mcp.servers.*.enabled": _and,
+    "memory.write": _writing,
     "log.trace": _both,
 }
 

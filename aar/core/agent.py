@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from aar.config.schema import BudgetConfig, Config, ContextConfig, GuardrailsConfig, LimitsConfig, ModelConfig
@@ -27,8 +28,8 @@ from aar.core.run_record import RunRecord
 from aar.core.session import Session
 from aar.core.verify import Verifier, describe_failure
 from aar.core.view import SessionView
-from aar.protocol.errors import AarError, ErrorKind, ProviderError, UsageError, error_kind
 from aar.core.way_on import CODE as WAY_ON
+from aar.protocol.errors import AarError, ErrorKind, ProviderError, UsageError, error_kind
 from aar.protocol.events import Compaction, ErrorEvent, Event, Notice, UserMessage
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
@@ -105,9 +106,9 @@ class RunResult:
     file_changes: tuple[FileChange, ...]
     diffs: tuple[str, ...]
     error: dict[str, Any] | None
-
     way_on: str | None = None
     """How the work goes on, where a limit ended it."""
+
 
 Turn = Callable[[str], Awaitable[StopReason]]
 """``await turn(prompt)``: lets the model work on ``prompt`` inside the present run, without its checks."""
@@ -118,6 +119,10 @@ MakeVerifier = Callable[[], Verifier | None]
 Survey = Callable[[], Awaitable[Sequence[str]]]
 Prepare = Callable[[tuple[ContentBlock, ...]], Awaitable[tuple[tuple[ContentBlock, ...], Sequence[str]]]]
 """``await prepare(prompt)``: the prompt with what it names elsewhere, and sentences for the user."""
+Counsel = Callable[[str], Awaitable[Sequence[Event]]]
+"""``await counsel(prompt)``: what is put before the model beside a prompt, such as notes and advice."""
+Reviewer = Callable[[RunRecord], Awaitable[Event | None]]
+"""``await reviewer(record)``: what the model is to do better before its work counts as done, if anything."""
 
 
 class Agent:
@@ -166,12 +171,14 @@ class Agent:
         self.limits: RunLimits | None = None
         self.hooks: Hooks | None = None
         self.before_end: Callable[[StopReason], Awaitable[None]] | None = None
+        self.counsel: list[Counsel] = []
+        self.reviewers: list[Reviewer] = []
+        self.way_on: Callable[[StopReason, RunLimits], str | None] = lambda reason, limits: None
         self._parent_limits = parent_limits
         self._record: RunRecord | None = None
         self._keep_output = keep_output
         self._notes_model = notes_model
         self._view: SessionView | None = None
-        self.way_on: Callable[[StopReason, RunLimits], str | None] = lambda reason, limits: None
         self.executor = executor
         self.runner = runner
         self.queue = PromptQueue()
@@ -440,6 +447,7 @@ class Agent:
             keeper=self._keeper(session, record, limits),
         )
         run.hooks, run.agent_id = self.hooks, self._agent_id
+        run.reviewers = [partial(reviewer, record) for reviewer in self.reviewers]
         if self._stop_asked:
             run.stop()
         said = await self._ask_hooks(prompt, record)
@@ -451,6 +459,9 @@ class Agent:
             await self._show_project(content, view.coach, run, record)
         record.append(UserMessage(content=content, source=source))
         record.append(*said)
+        words = "\n".join(block.text for block in prompt if isinstance(block, TextBlock))
+        for counsel in self.counsel:
+            record.append(*await counsel(words))
         if view.coach is not None:
             record.append(view.coach.reminder())
         return run
@@ -522,6 +533,8 @@ class Agent:
             await self.before_end(reason)
         session.close_open_calls(record)
         record.step = None
+        if offer := self.way_on(reason, limits):
+            record.append(Notice(level="warning", message=offer, code=WAY_ON))
         detail = record.error.message if reason is StopReason.ERROR and record.error else None
         session.set_state(end_state(reason), stop_reason=reason, detail=detail, emit=record)
         await session.sync()
@@ -533,8 +546,6 @@ def _result(
     reason: StopReason, session: Session, record: RunRecord, limits: RunLimits, seconds: float
 ) -> RunResult:
     error = None
-        if offer := self.way_on(reason, limits):
-            record.append(Notice(level="warning", message=offer, code=WAY_ON))
     if reason is StopReason.ERROR and record.error is not None:
         error = {"kind": str(record.error.kind), "message": record.error.message}
     return RunResult(
@@ -550,10 +561,10 @@ def _result(
         file_changes=tuple(record.changes.values()),
         diffs=tuple(record.diffs),
         error=error,
+        way_on=record.way_on,
     )
 
 
 def _error_event(error: AarError) -> ErrorEvent:
     kind = error_kind(error)
     return ErrorEvent(kind=kind, stage=_STAGES.get(kind, "planning"), message=str(error))
-        way_on=record.way_on,

@@ -139,6 +139,7 @@ class Run:
         self.limits = limits
         self.hooks: Hooks | None = None
         self.agent_id = "main"
+        self.reviewers: Sequence[Callable[[], Awaitable[Event | None]]] = ()
         self._sent_back = 0
 
     def stop(self) -> None:
@@ -272,7 +273,20 @@ class Run:
             self._emit.append(objection)
             return None
         reason = StopReason.END_TURN if self._verifier is None else await self._verify(self._verifier)
-        return None if reason is None or await self._sent_back_by_hook(reason) else reason
+        if reason is None or await self._sent_back_by_hook(reason) or await self._sent_back_by_review(reason):
+            return None
+        return reason
+
+    async def _sent_back_by_review(self, reason: StopReason) -> bool:
+        """Let reviewers look at the work; whether one lets the model go on, with its words before it."""
+        if reason not in _WELL:
+            return False
+        for reviewer in self.reviewers:
+            said = await reviewer()
+            if said is not None:
+                self._emit.append(said)
+                return True
+        return False
 
     async def _sent_back_by_hook(self, reason: StopReason) -> bool:
         """Tell hooks that the model wants to end; whether one lets it go on, with the reason before it."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import asyncio
     from contextlib import AbstractContextManager
 
+    from aar.protocol.notes import NoteKeeper
     from aar.protocol.tool import ToolOutcome
 
 
@@ -339,6 +340,7 @@ class ToolContext:
         settings: ``[tools] NAME.KEY`` values of the config.
         checkpointer: Keeps files before they change; ``None``: nothing is kept.
         delegate: Lets other agents work; ``None``: there are none.
+        notes: Notes for later sessions; ``None``: none are kept.
     """
 
     call_id: str
@@ -357,4 +359,5 @@ class ToolContext:
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     checkpointer: Checkpointer | None = None
     delegate: Delegate | None = None
+    notes: NoteKeeper | None = None
     write_plan: Callable[[Sequence[PlanItem], str], Sequence[PlanItem]] | None = None

@@ -21,6 +21,7 @@ from aar.protocol.tool import ToolSpec
 from aar.providers.base import ProviderCapabilities
 from aar.runtime.base import log_failure
 from aar.runtime.context import budget_of, offer_of
+from aar.runtime.counsel import attach_counsel, notes_for
 from aar.runtime.policy import save_rule
 from aar.runtime.questions import make_ask
 from aar.runtime.resilience import make_runner
@@ -62,8 +63,9 @@ def main_agent(runtime: Runtime, session: Session) -> Agent:
     place = runtime.extras.main_place(session, lambda: agent)
     agent = Assembly.of(runtime).agent(session, policy, approver, place, approvals=approvals)
     agent.before_end = runtime.extras.at_end(place.team)
-    return agent
     agent.way_on = offer_of(runtime, session, agent)
+    attach_counsel(runtime, session, agent)
+    return agent
 
 
 def child_agent(
@@ -133,6 +135,7 @@ class Assembly:
             context = self._context(call, emit, session, files, outputs, asked)
             context.read_only = executor.policy.mode == "plan"
             context.delegate = place.for_call(call, emit)
+            context.notes = notes_for(runtime, session, call, lambda: executor.outside.came)
             return context
 
         executor = ToolExecutor(

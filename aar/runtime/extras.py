@@ -106,7 +106,8 @@ class Extras:
 
     def tools(self) -> list[ToolSpec]:
         """Return the tools that stand on files: for agents and for skills."""
-        return _tools(self.profiles, self.skills, self.agent_settings["depth"])
+        specs = _tools(self.profiles, self.skills, self.agent_settings["depth"])
+        return [*specs, *note_tools(self._runtime.base)]
 
     def team(self, session: Session) -> Team:
         """Return the agents that work in ``session``."""
@@ -183,7 +184,18 @@ class Extras:
 
 def file_tools(base: Base) -> list[ToolSpec]:
     """Return the tools that stand on files, without a runtime."""
-    return _tools(load_profiles(base)[0], load_skills(base)[0], agent_settings(base.config.agents)["depth"])
+    specs = _tools(load_profiles(base)[0], load_skills(base)[0], agent_settings(base.config.agents)["depth"])
+    return [*specs, *note_tools(base)]
+
+
+def note_tools(base: Base) -> list[ToolSpec]:
+    """Return the tools for notes, where the settings want notes."""
+    if not base.config.memory.enabled:
+        return []
+    from aar.tools.builtin import notes
+
+    specs = notes.tools()
+    return specs if base.config.memory.write != "off" else specs[:2]
 
 
 def _tools(profiles: dict[str, Profile], skills: dict[str, Skill], depth: int) -> list[ToolSpec]:

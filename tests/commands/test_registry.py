@@ -116,7 +116,7 @@ async def test_what_the_door_cannot_do_is_hidden(tmp_path: Path) -> None:
 async def test_names_and_arguments_are_completed(tmp_path: Path) -> None:
     async with desk(tmp_path) as at:
         complete = at.context.registry.complete
-        assert complete(at.context, "/mo") == ["/model", "/mode", "/models"]
+        assert complete(at.context, "/mo")[:3] == ["/model", "/mode", "/models"]
         assert complete(at.context, "/mode e") == ["/mode edit"]
         assert complete(at.context, "/why f")[0] == "/why fallback"
         assert "/model ollama/qwen3-coder" in complete(at.context, "/model oll")

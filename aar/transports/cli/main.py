@@ -35,6 +35,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "mcp": ("mcp:mcp", "List, add and try MCP servers, or serve aar as one."),
     "agents": ("agents:agents", "List and show agents."),
     "skills": ("skills:skills", "List and show skills."),
+    "memory": ("memory:memory", "Keep, find and check notes for later sessions."),
     "prompt": ("prompt:prompt", "Show the system prompt."),
     "trust": ("trust:trust", "Let this folder's own config, rules and hooks act."),
     "trace": ("trace:trace", "Show what a session did: times, tokens and money."),
