@@ -20,10 +20,10 @@ def kills(folder: Path, count: int, seed: int) -> list[Outcome]:
         return list(pool.map(lambda place: kill_once(*place), places))
 
 
-def test_six_kills_lose_nothing_that_was_printed_and_the_session_goes_on(tmp_path: Path) -> None:
-    outcomes = kills(tmp_path, 6, seed=20261121)
+def test_three_kills_lose_nothing_that_was_printed_and_the_session_goes_on(tmp_path: Path) -> None:
+    outcomes = kills(tmp_path, 3, seed=20261121)
     assert [outcome for outcome in outcomes if not outcome.good] == []
-    assert sum(not outcome.finished for outcome in outcomes) >= 4
+    assert sum(not outcome.finished for outcome in outcomes) >= 2
 
 
 @pytest.mark.slow
