@@ -27,6 +27,7 @@ from aar.protocol.events import Event, ProviderMeta
 from aar.protocol.state import StopReason
 from aar.protocol.usage import Usage
 
+_MOST_STEPS = 100
 _SPANS: dict[str, Span] = {"session": "session", "day": "day"}
 _NUMBERS = frozenset({1, 2, 3, 4, 5, 6})
 
@@ -117,9 +118,11 @@ def _dollars(text: str) -> float | None:
 async def _metrics(context: Context, argument: str) -> Result:
     """Show where the time of this session went and which tools failed."""
     need_no_argument(argument, "stats")
+    from aar.core.timeline import hints, timeline
     from aar.observability.metrics import session_metrics
 
     found = await asyncio.to_thread(lambda: session_metrics(context.session.events(), None))
+    steps = await asyncio.to_thread(lambda: timeline(context.session.events()))
     rows = [
         ("steps", f"{found.steps:,}"),
         ("tool calls", f"{found.tool_calls:,}"),
@@ -133,7 +136,22 @@ async def _metrics(context: Context, argument: str) -> Result:
     rows += [(f"calls of {name}", f"{count:,}") for name, count in _by_count(found.tools)]
     rows += [(f"failed: {name}", f"{count:,}") for name, count in _by_count(found.tool_failures)]
     rows += [(f"error: {name}", f"{count:,}") for name, count in _by_count(found.errors_by_kind)]
-    return Table("This session in numbers", (), tuple(rows))
+    return Table("This session in numbers", (), tuple(rows), " ".join(hints(steps)))
+
+
+async def _timeline(context: Context, argument: str) -> Result:
+    """Show the steps of this session one by one."""
+    need_no_argument(argument, "timeline")
+    from aar.core.timeline import HEADINGS, hints, timeline
+
+    steps = await asyncio.to_thread(lambda: timeline(context.session.events()))
+    if not steps:
+        return Text("No request was answered yet.")
+    rows = tuple(step.cells() for step in steps[-_MOST_STEPS:])
+    left_out = f"The last {_MOST_STEPS} of {len(steps)}. " if len(steps) > _MOST_STEPS else ""
+    columns = tuple(heading.lower() for heading in HEADINGS)
+    note = f"{left_out}{' '.join(hints(steps))}".strip()
+    return Table("Steps of this session", columns, rows, note, frozenset({0, 2, 3, 4, 5, 6}))
 
 
 def _share(usage: Usage) -> str:
@@ -152,5 +170,6 @@ def commands() -> list[Command]:
         Command("budget", "Show what may be spent, or set it and go on.", _budget,
                 usage="[session USD | day USD]", group="look", example="/budget session 10",
                 complete=lambda context, text: starting_with(("session ", "day "), text)),
+        Command("timeline", "Show the steps of this session: time, tokens, calls.", _timeline, group="look"),
         Command("stats", "Show where the time of this session went and what failed.", _metrics, group="look"),
     ]  # fmt: skip

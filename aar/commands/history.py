@@ -12,12 +12,9 @@ from aar.commands.base import (
     ChoiceItem,
     Command,
     Context,
-    Failure,
     Result,
-    Table,
     Text,
     fence,
-    need_no_argument,
     one_line,
     starting_with,
 )
@@ -185,49 +182,6 @@ def _when(ts: float) -> str:
     return datetime.fromtimestamp(ts).astimezone().strftime("%m-%d %H:%M")
 
 
-# --- what the model sees ---------------------------------------------------------------------------------
-
-_PARTS = {
-    "system": "instructions",
-    "rules": "project rules",
-    "tools": "descriptions of tools",
-    "history": "conversation",
-    "outputs": "results of tools",
-    "images": "images",
-    "free": "free",
-}
-_BAR = 20
-
-
-async def _context(context: Context, argument: str) -> Result:
-    """Show what fills the model's window."""
-    need_no_argument(argument, "context")
-    parts = context.conversation.context()
-    rows = tuple(
-        (
-            _PARTS.get(part.name, part.name),
-            f"{part.tokens:,}",
-            f"{100 * part.share:.1f} %",
-            "#" * min(_BAR, round(_BAR * part.share)),
-        )
-        for part in parts
-    )
-    runtime = context.runtime
-    at = runtime.config.context.compact_at
-    window = runtime.active.capabilities.context_window
-    note = f"About {window:,} tokens in all; compacted at {at:.0%}. /compact does it now."
-    return Table("What fills the window", ("part", "tokens", "share", ""), rows, note, frozenset({1, 2}))
-
-
-async def _compact(context: Context, argument: str) -> Result:
-    """Sum up the older part of the conversation for the model; ``argument`` says what matters most."""
-    done = await context.conversation.compact(argument)
-    if done is None:
-        return Failure("There is nothing to sum up yet: the conversation is short.")
-    numbers = f"**{done.tokens_before:,} tokens became {done.tokens_after:,}.**"
-    return Text(f"{numbers} The session keeps every word; the model goes on with this:\n\n{done.summary}")
-
-
 def _complete(context: Context, text: str) -> Sequence[str]:
     head, space, last = text.rpartition(" ")
     return [f"{head}{space}{word}" for word in starting_with((*_SCOPES, *_CONFLICTS), last)]
@@ -246,7 +200,4 @@ def commands() -> list[Command]:
         Command("checkpoints", "List kept states of the files; keep, show or restore one.", _checkpoints,
                 usage="[create LABEL | show ID | restore ID]", group="work",
                 complete=lambda context, text: starting_with(("create ", "show ", "restore "), text)),
-        Command("context", "Show what fills the model's window.", _context, group="look"),
-        Command("compact", "Sum up the older part of the conversation for the model.", _compact,
-                usage="[FOCUS]", group="session", example="/compact keep what we found about the parser"),
     ]  # fmt: skip

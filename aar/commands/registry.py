@@ -19,6 +19,7 @@ def commands() -> tuple[Command, ...]:
         agents,
         ask,
         changes,
+        context,
         costs,
         explain,
         export,
@@ -46,6 +47,7 @@ def commands() -> tuple[Command, ...]:
         memory,
         costs,
         setup,
+        context,
         screen,
     )
     found = [command for family in families for command in family.commands()]

@@ -26,6 +26,7 @@ from aar.core.provider_runner import ProviderRunner, error_event
 from aar.core.run import Run, check_context
 from aar.core.run_record import RunRecord
 from aar.core.session import Session
+from aar.core.timeline import hints
 from aar.core.verify import Verifier, describe_failure
 from aar.core.view import SessionView
 from aar.core.way_on import CODE as WAY_ON
@@ -534,6 +535,8 @@ class Agent:
         session.close_open_calls(record)
         record.step = None
         if offer := self.way_on(reason, limits):
+        if self._agent_id == "main":
+            record.append(*(Notice(message=hint, code="hint") for hint in hints(record.timeline.steps)))
             record.append(Notice(level="warning", message=offer, code=WAY_ON))
         detail = record.error.message if reason is StopReason.ERROR and record.error else None
         session.set_state(end_state(reason), stop_reason=reason, detail=detail, emit=record)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from aar.core.guardrails import CONTINUE_LABEL
 from aar.core.session import Scope
+from aar.core.timeline import Timeline
 from aar.core.way_on import CODE as WAY_ON
 from aar.protocol.events import (
     AssistantMessage,
@@ -18,6 +19,7 @@ from aar.protocol.events import (
     ToolResult,
     UserMessage,
 )
+from aar.protocol.messages import TextBlock
 from aar.protocol.state import ExitCode
 from aar.protocol.tool import FileChange
 from aar.protocol.usage import Usage
@@ -37,7 +39,9 @@ class RunRecord(Scope):
         error: The last error.
         exit_code: Of a run that failed; ``None``: the stop reason's.
         prompted: Whether the user's words are stored.
+        task: Those words.
         way_on: How the work goes on after a limit, in a sentence.
+        timeline: The steps.
     """
 
     text: str = ""
@@ -48,15 +52,21 @@ class RunRecord(Scope):
     error: ErrorEvent | None = None
     exit_code: ExitCode | None = None
     prompted: bool = False
+    task: str = ""
     way_on: str | None = None
+    timeline: Timeline = field(init=False)
     _text_step: int | None = None
     _continues: bool = False
+
+    def __post_init__(self) -> None:
+        self.timeline = Timeline(self.agent_id)
 
     def append(self, *events: Event) -> tuple[Event, ...]:
         """Store events; see `Session.append`."""
         stored = super().append(*events)
         for event in stored:
             self._fold(event)
+            self.timeline.apply(event)
         return stored
 
     def _fold(self, event: Event) -> None:
@@ -79,6 +89,7 @@ class RunRecord(Scope):
                 self.error = event
             case UserMessage():
                 self.prompted = True
+                self.task = self.task or "\n".join(b.text for b in event.content if isinstance(b, TextBlock))
             case Notice() if event.code == WAY_ON:
                 self.way_on = event.message
             case _:

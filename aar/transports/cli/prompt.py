@@ -1,20 +1,105 @@
-"""``aar prompt show``: what the model is told before the first word of the user."""
+"""``aar prompt``: what the model is told before the first word of the user, and all that it is sent."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aar.core.tokens import estimate_text, estimate_tools
+from aar.protocol.errors import ConfigurationError, StorageError
 from aar.transports.cli.groups import NearestGroup
 from aar.transports.cli.options import runtime_options
+
+if TYPE_CHECKING:
+    from aar.core.session import Session
+    from aar.runtime.parts import Runtime
+    from aar.runtime.sent import Sent
 
 
 @click.group(cls=NearestGroup)
 def prompt() -> None:
-    """Show the system prompt."""
+    """Show the system prompt, or all that a model is sent."""
+
+
+@prompt.command()
+@click.option("--session", "session_id", metavar="ID", help="Of this session; it may be shortened.")
+@click.option(
+    "--step",
+    "number",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="What was sent at step N (aar trace --steps lists them); without --session of the newest here.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@runtime_options
+def dump(session_id: str | None, number: int | None, as_json: bool, **values: Any) -> None:
+    """Show a whole request by section, without known keys: the next one, or one that was sent."""
+    if number is None:
+        asyncio.run(_dump_next(session_id, as_json, values))
+    else:
+        _dump_step(session_id, number, as_json, values)
+
+
+def _dump_step(session_id: str | None, number: int, as_json: bool, values: dict[str, Any]) -> None:
+    from aar.runtime import open_base
+    from aar.runtime.sent import sent_at
+
+    base = open_base(cwd=values.get("cwd"))
+    store = base.store()
+    try:
+        found = store.latest(base.workspace) if session_id is None else store.find(session_id)
+    except StorageError as error:
+        raise ConfigurationError(str(error)) from error
+    if found is None:
+        raise ConfigurationError(f"There is no session of {base.workspace}; name one with --session.")
+    _print(sent_at(store.read(found), number), as_json)
+
+
+async def _dump_next(session_id: str | None, as_json: bool, values: dict[str, Any]) -> None:
+    from aar.runtime import open_runtime
+    from aar.runtime.sent import sent_next
+
+    runtime = open_runtime(**values)
+    try:
+        session = _reading(runtime, session_id)
+        _print(sent_next(runtime.agent(session), session), as_json)
+    finally:
+        await runtime.aclose()
+
+
+def _reading(runtime: Runtime, session_id: str | None) -> Session:
+    """Return a copy of the session in memory, so that nothing is written; without one a fresh session."""
+    from aar.core.session import Session
+    from aar.memory.memory_store import MemoryStore
+    from aar.runtime.sessions import find_session
+
+    scratch = MemoryStore()
+    if session_id is None:
+        session = Session.create(scratch, cwd=runtime.workspace, model=runtime.active.name)
+    else:
+        found = find_session(runtime.store, session_id)
+        file = scratch.create(found, runtime.workspace)
+        file.append([event.to_json() for event in runtime.store.read(found)])
+        file.close()
+        session = Session.resume(scratch, found)
+    runtime.store = scratch
+    return session
+
+
+def _print(sent: Sent, as_json: bool) -> None:
+    from aar.runtime.sent import dump_text
+    from aar.runtime.session_export import redactor
+    from aar.safety.sanitize import sanitize
+
+    clean = redactor()
+    if as_json:
+        click.echo(json.dumps(clean.redact_json(sent.to_dict()), ensure_ascii=False))
+        return
+    for piece in dump_text(sent, clean.redact):
+        click.echo(sanitize(piece))
 
 
 @prompt.command()

@@ -29,6 +29,7 @@ from aar.transports.cli.groups import NearestGroup
 from aar.transports.cli.sessions_export import export
 from aar.transports.cli.sessions_prune import prune
 from aar.transports.cli.sessions_replay import replay
+from aar.transports.cli.sessions_resample import resample
 from aar.transports.cli.sessions_search import search
 
 _RESULT_LINES = 6
@@ -39,7 +40,7 @@ def sessions() -> None:
     """List, find, show, copy, export, replay and delete sessions."""
 
 
-for _command in (search, export, replay, prune):
+for _command in (search, export, replay, resample, prune):
     sessions.add_command(_command)
 
 
