@@ -534,9 +534,9 @@ class Agent:
             await self.before_end(reason)
         session.close_open_calls(record)
         record.step = None
-        if offer := self.way_on(reason, limits):
         if self._agent_id == "main":
             record.append(*(Notice(message=hint, code="hint") for hint in hints(record.timeline.steps)))
+        if offer := self.way_on(reason, limits):
             record.append(Notice(level="warning", message=offer, code=WAY_ON))
         detail = record.error.message if reason is StopReason.ERROR and record.error else None
         session.set_state(end_state(reason), stop_reason=reason, detail=detail, emit=record)
