@@ -108,7 +108,8 @@ class SpawnRequest:
         kind: ``tool`` runs inside the wall; ``helper`` is aar's own (git, rg); ``interactive`` keeps the
             terminal (an editor that the user opened).
         timeout_s: Seconds until the process tree is killed; ``None``: no limit.
-        writable: Folders that may be written besides the workspace (``tool`` only).
+        writable: Folders that may be written besides the workspace, and protected paths in it that a person
+            has unlocked (``tool`` only).
         read_only: Whether even the workspace may not be written (plan mode).
         network: Whether the network may be used.
         stdin: Bytes for standard input; ``None``: closed.
@@ -340,6 +341,7 @@ class ToolContext:
         settings: ``[tools] NAME.KEY`` values of the config.
         checkpointer: Keeps files before they change; ``None``: nothing is kept.
         delegate: Lets other agents work; ``None``: there are none.
+        writable: Protected paths that a person has unlocked for this call.
         notes: Notes for later sessions; ``None``: none are kept.
     """
 
@@ -359,5 +361,6 @@ class ToolContext:
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     checkpointer: Checkpointer | None = None
     delegate: Delegate | None = None
+    writable: tuple[Path, ...] = ()
     notes: NoteKeeper | None = None
     write_plan: Callable[[Sequence[PlanItem], str], Sequence[PlanItem]] | None = None

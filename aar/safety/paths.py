@@ -137,14 +137,18 @@ def is_secret(path: Path, *, home: Path | None = None, extra: Sequence[str | Pat
     return any(matches(pattern, path, home=home) for pattern in extra)
 
 
-def is_protected(path: PurePath | str, *, extra: Sequence[str] = ()) -> bool:
+def is_protected(path: PurePath | str, *, extra: Sequence[str] = (), whole_git: bool = True) -> bool:
     """Tell whether writing ``path`` (relative to the workspace) must ask.
 
-    The pattern may begin at any folder, so that nested repositories and nested rule files count. All of
-    ``.git`` counts: file tools have no business there.
+    The pattern may begin at any folder, so that nested repositories and nested rule files count.
+
+    Args:
+        path: What would be written.
+        extra: More patterns.
+        whole_git: Whether all of ``.git`` counts: file tools have no business there, commands of git have.
     """
     parts = tuple(part.casefold() for part in PurePath(path).parts)
-    if ".git" in parts:
+    if whole_git and ".git" in parts:
         return True
     return any(_runs_through(_pattern_parts(pattern), parts) for pattern in (*PROTECTED, *extra))
 

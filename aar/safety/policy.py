@@ -289,7 +289,7 @@ class SafetyPolicy:
             found = self.matching(effect, lambda rule: rule.matches_path(kind, path, self.workspace))
             if found:
                 return Verdict(effect, (f"rule {found[1].text} for {shown}",), found[1], by="policy")
-        if kind == "write" and self._is_protected(path):
+        if kind == "write" and self.protected(path):
             verdict = self.table(
                 "leaves", f"{shown} is run or obeyed by other programs later, so writing it asks"
             )
@@ -307,9 +307,17 @@ class SafetyPolicy:
             path.relative_to(self.workspace).as_posix() if path.is_relative_to(self.workspace) else str(path)
         )
 
-    def _is_protected(self, path: Path) -> bool:
+    def protected(self, path: Path, *, by_wall: bool = False) -> bool:
+        """Whether writing the resolved ``path`` asks.
+
+        Args:
+            path: Any file or folder.
+            by_wall: Only what the wall keeps from commands as well: not all that is in ``.git``.
+        """
         root = next((root for root in self.roots if path.is_relative_to(root)), None)
-        return root is not None and is_protected(path.relative_to(root), extra=self._protected)
+        return root is not None and is_protected(
+            path.relative_to(root), extra=self._protected, whole_git=not by_wall
+        )
 
     # --- tools other than bash -----------------------------------------------------------------------------
 
@@ -376,7 +384,7 @@ class SafetyPolicy:
         if SideEffect.EXTERNAL in tool.side_effects or SideEffect.EXECUTE in tool.side_effects:
             return tool.name
         paths = self._paths(tool, arguments)
-        if not paths or len(paths) > 1 or self._is_protected(paths[0]):
+        if not paths or len(paths) > 1 or self.protected(paths[0]):
             return None
         return propose_path_rule(
             "write" if SideEffect.WRITE in tool.side_effects else "read", paths[0], self.workspace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from aar.safety.rules import RuleRef
@@ -52,6 +53,7 @@ class Decision:
         proposed_rule: What "don't ask again" would save; ``None`` when nothing narrow enough is of use.
         hard_stop: Whether a hard stop decided; no rule can lift one.
         by: ``policy`` for rules, protections and hard stops, ``mode`` for the mode's own table.
+        unlocks: Protected paths that a command may write once a person has allowed it.
     """
 
     decision: Answer
@@ -61,6 +63,7 @@ class Decision:
     proposed_rule: str | None = None
     hard_stop: bool = False
     by: By = "mode"
+    unlocks: tuple[Path, ...] = ()
 
 
 def strictest(verdicts: Iterable[Verdict]) -> Verdict:

@@ -8,6 +8,7 @@ else there is a reason, and the commands inside (substitutions, subshells, loops
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -68,6 +69,11 @@ _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00a0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u2064\u2066-\u206f"
     r"\u3000\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
+_ANSI_C = re.compile(
+    r"\\(?:([abeEfnrtv\\'\"?])|([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.))",
+    re.DOTALL,
+)
+_ANSI_C_NAMES = dict(zip("abeEfnrtv", "\a\b\033\033\f\n\r\t\v", strict=True))
 _BACKSLASH = re.compile(r"\\(\n|.)", re.DOTALL)
 _CONTINUATION = re.compile(r"\\\n")
 _STATEMENTS = frozenset(
@@ -196,6 +202,7 @@ def _build(
         inner=inner + through.commands,
         transparent=through.transparent,
         reasons=more,
+        redirections=through.redirections,
         start=start,
         then=then,
     )
@@ -326,10 +333,20 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _ansi_c(body: str) -> str:
-    try:
-        return body.encode("latin-1", "backslashreplace").decode("unicode_escape")
-    except UnicodeDecodeError:
-        return body
+    """Return what stands between ``$'`` and ``'`` as bash reads it ("ANSI-C Quoting" of its manual)."""
+    return _ANSI_C.sub(_one_ansi_c, body).partition("\0")[0]
+
+
+def _one_ansi_c(match: re.Match[str]) -> str:
+    plain, octal, *numbers, control = match.groups()
+    if plain is not None:
+        return _ANSI_C_NAMES.get(plain, plain)
+    if octal is not None:
+        return chr(int(octal, 8) & 0xFF)
+    if control is not None:
+        return chr(ord(control.upper()) & 0x1F)
+    code = int(next(number for number in numbers if number is not None), 16)
+    return chr(code) if code <= sys.maxunicode else match[0]
 
 
 def _inside_statement(node: Node) -> bool:

@@ -21,6 +21,7 @@ from aar.safety.shell_readonly import (
     shows_content,
 )
 from aar.safety.shell_types import Redirection, ShellCommand, SimpleCommand, words
+from aar.safety.shell_written import written_operands
 
 if TYPE_CHECKING:
     from aar.safety.policy import SafetyPolicy
@@ -42,6 +43,7 @@ class ShellJudge:
         self.policy = policy
         self.enforced = enforced
         self.places = Places(policy.workspace, normal(Path.home()), cwds=(policy.workspace,))
+        self._unlocks: dict[Path, None] = {}
 
     def decide(self, text: str) -> Decision:
         """Return the decision for a command line: that of its strictest part."""
@@ -64,6 +66,7 @@ class ShellJudge:
             self._proposal(shell, decided, overall),
             overall.hard_stop,
             overall.by,
+            tuple(self._unlocks) if overall.decision == "ask" else (),
         )
 
     def _whole(self, shell: ShellCommand) -> list[Verdict]:
@@ -93,6 +96,9 @@ class ShellJudge:
     def _command(self, command: SimpleCommand) -> Verdict:
         strict = [*self._rules("deny", command), *self._stops(command), *self._rules("ask", command)]
         strict.extend(self._secrets(part) for part in command.walk() if read_only(part))
+        for part in command.walk():
+            strict.extend(self._redirection(item) for item in part.redirections)
+            strict.extend(self._written(part))
         strict.append(self._mode_or_allow(command))
         return strictest(strict)
 
@@ -121,6 +127,19 @@ class ShellJudge:
                 if verdict.by == "policy" and verdict.decision != "allow":
                     return verdict
         return Verdict("allow")
+
+    def _written(self, command: SimpleCommand) -> list[Verdict]:
+        """Heed the user's rules, and ask about protected paths where the wall would stop the command."""
+        found: list[Verdict] = []
+        for word in written_operands(command):
+            for path in self.places.candidates(word):
+                by_wall = self.policy.protected(path, by_wall=True)
+                verdict = self.policy.path("write", path)
+                if by_wall:
+                    self._unlocks[path] = None
+                if by_wall or (verdict.rule is not None and verdict.decision != "allow"):
+                    found.append(verdict)
+        return found
 
     def _mode_or_allow(self, command: SimpleCommand) -> Verdict:
         if self.policy.mode != "plan":
@@ -198,6 +217,8 @@ class ShellJudge:
         return strictest(self._redirect_path(item, path) for path in self.places.candidates(item.target))
 
     def _redirect_path(self, item: Redirection, path: Path) -> Verdict:
+        if item.writes and self.policy.protected(path):
+            self._unlocks[path] = None
         if item.writes and self.enforced and any(path.is_relative_to(root) for root in _SCRATCH):
             found = self.policy.path("write", path)
             return found if found.by == "policy" else self.policy.table("edit", f"writes {path}")
@@ -231,6 +252,8 @@ class ShellJudge:
         self, shell: ShellCommand, decided: list[tuple[SimpleCommand, Verdict]], overall: Verdict
     ) -> str | None:
         if overall.decision != "ask" or overall.hard_stop or overall.rule is not None or shell.syntax:
+            return None
+        if self._unlocks:
             return None
         asked = [part for part, verdict in decided if verdict.decision == "ask"]
         if len(asked) != 1 or not asked[0].static:

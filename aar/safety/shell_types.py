@@ -62,6 +62,7 @@ class SimpleCommand:
         inner: Commands that this one starts (``timeout 5 CMD``, ``bash -c "CMD"``, ``find -exec CMD``).
         transparent: Whether this command does nothing but run ``inner``, so that it may be judged by them.
         reasons: Why it cannot be called plain (a wrapper that is not understood …).
+        redirections: In the texts of commands that it starts.
         start: Offset in the text.
         then: Operator that follows: ``&&``, ``||``, ``;``, ``|``, newline or nothing.
     """
@@ -73,6 +74,7 @@ class SimpleCommand:
     inner: tuple[SimpleCommand, ...] = ()
     transparent: bool = False
     reasons: tuple[str, ...] = ()
+    redirections: tuple[Redirection, ...] = ()
     start: int = 0
     then: str = ""
 

@@ -8,10 +8,10 @@ deny rules and hard stops, but are never allowed because of what is inside.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from aar.safety.shell_types import ShellCommand, SimpleCommand, words
+from aar.safety.shell_types import Redirection, ShellCommand, SimpleCommand, words
 
 ParseText = Callable[[str], ShellCommand]
 Words = tuple[str, ...]
@@ -24,6 +24,7 @@ class Through:
     Attributes:
         argvs: Commands given as words.
         commands: Commands given as text, parsed.
+        redirections: Of those texts.
         transparent: Whether the wrapper may be judged by these alone.
         reasons: What about it is not plain.
     """
@@ -32,6 +33,7 @@ class Through:
     commands: tuple[SimpleCommand, ...] = ()
     transparent: bool = False
     reasons: tuple[str, ...] = ()
+    redirections: tuple[Redirection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +163,22 @@ def _text(text: str, parse: ParseText, reason: str | None) -> Through:
         commands=parsed.commands,
         transparent=reason is None and parsed.plain and not redirects,
         reasons=(*reasons, *redirects, *parsed.reasons),
+        redirections=parsed.redirections,
     )
 
 
+def _texts(texts: Iterable[str], parse: ParseText, reason: str) -> Through:
+    """Look into several texts, none of which makes the wrapper transparent."""
+    found = [_text(text, parse, reason) for text in texts if text]
+    return Through(
+        commands=tuple(command for item in found for command in item.commands),
+        reasons=tuple(dict.fromkeys(reason for item in found for reason in item.reasons)),
+        redirections=tuple(redirection for item in found for redirection in item.redirections),
+    )
+
+
+_MOST_TEXTS = 5
+"""Words after a ``c`` option that are looked into: an option among them may have taken the first."""
 TOO_DEEP = "commands inside commands go too deep to judge every part"
 
 
@@ -177,10 +192,9 @@ def _shell(argv: Words, parse: ParseText) -> Through:
             simple = word == "-c" and index == 1 and len(argv) == 3
             if not rest:
                 return Through(reasons=("a shell without a command",))
-            found = [
-                _text(item, parse, None if simple else "a shell is started with options") for item in rest[:1]
-            ]
-            return found[0]
+            if simple:
+                return _text(rest[0], parse, None)
+            return _texts(rest[:_MOST_TEXTS], parse, "a shell is started with options")
     return Through(reasons=("a shell runs a script or its input",))
 
 
@@ -202,11 +216,7 @@ def _option_c(argv: Words, parse: ParseText) -> Through:
 def _definitions(argv: Words, parse: ParseText) -> Through:
     """``trap TEXT SIGNAL`` and ``alias NAME=TEXT``: TEXT runs later."""
     texts = [argv[1]] if argv[0] == "trap" else [word.partition("=")[2] for word in argv[1:]]
-    found = [_text(text, parse, f"{argv[0]} runs a command later") for text in texts if text]
-    return Through(
-        commands=tuple(command for item in found for command in item.commands),
-        reasons=tuple(reason for item in found for reason in item.reasons),
-    )
+    return _texts(texts, parse, f"{argv[0]} runs a command later")
 
 
 def _find(name: str, argv: Words) -> Through:
@@ -232,11 +242,7 @@ def _git_alias(argv: Words, parse: ParseText) -> Through:
     texts += [
         argv[at + 1] for at in range(len(argv) - 1) if argv[1] == "rebase" and argv[at] in {"-x", "--exec"}
     ]
-    found = [_text(text, parse, "git runs a command") for text in texts if text]
-    return Through(
-        commands=tuple(command for item in found for command in item.commands),
-        reasons=tuple(reason for item in found for reason in item.reasons),
-    )
+    return _texts(texts, parse, "git runs a command")
 
 
 @dataclass(slots=True)
@@ -312,7 +318,7 @@ def _wrapper(name: str, argv: Words, parse: ParseText) -> Through:
         reasons.append(f"{name} changes how the command runs")
     if wrapper.joined:
         found = _text(" ".join(own.rest), parse, reasons[0])
-        return Through((own.rest,), found.commands, False, (*reasons, *found.reasons))
+        return Through((own.rest,), found.commands, False, (*reasons, *found.reasons), found.redirections)
     # xargs appends words from its input: whatever it runs is more than what stands here.
     return Through((own.rest,), (), not reasons and name != "xargs", tuple(reasons))
 

@@ -72,6 +72,7 @@ class ProcessSpawner:
         self._status: WallStatus | None = None
         self._running: set[ServedProcess] = set()
         self._guards: dict[Guard, None] = {}
+        self._granted: list[Path] = []
         self._masks = Masks()
         self._keeper = Keeper()
         self.egress = Egress(self._server, self._config.allow_domains, never)
@@ -233,10 +234,24 @@ class ProcessSpawner:
     def _proxy(self, fence: Fence) -> dict[str, str]:
         return self.egress.variables() if fence.steps.get("private_network") else {}
 
+    def _grant(self, paths: tuple[Path, ...]) -> None:
+        """Let a command change protected paths, whatever masks and other commands there are."""
+        for path in paths:
+            self._masks.lift(path)
+            for guard in self._guards:
+                guard.open(path)
+        self._granted += paths
+
+    def _end_grant(self, paths: tuple[Path, ...]) -> None:
+        for path in paths:
+            self._granted.remove(path)
+            self.accept_change(path)
+
     def _start_served(
         self, request: SpawnRequest, on_output: OnOutput | None, on_error: OnOutput | None
     ) -> ServedProcess:
         fence, wall = self._fence(request)
+        self._grant(fence.granted)
         masks = self._masks.acquire(fence.masks)
         guard = self._guard(fence)
         began = time.monotonic()
@@ -247,6 +262,7 @@ class ProcessSpawner:
             if guard is not None:
                 self._guards.pop(guard, None)
                 notices = guard.undo()
+            self._end_grant(fence.granted)
             if wall in ("bubblewrap", "namespaces") and result.exit_code != 0:
                 notices += _refused_notices(result.output, self._session_plan())
             blocked = self.egress.blocked_since(began) if fence.steps.get("private_network") else ()
@@ -257,6 +273,7 @@ class ProcessSpawner:
 
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             ours.callback(self._masks.release, masks)
+            ours.callback(self._end_grant, fence.granted)
             body = self._body(request, fence, masks)
             control, far = socket.socketpair()
             theirs.callback(far.close)
@@ -288,6 +305,8 @@ class ProcessSpawner:
             return None
         aside = self._own[0] / "undone" if self._own else self._session_plan().temp
         guard = Guard(self._keeper, self._workspace, fence.guarded, aside)
+        for path in self._granted:
+            guard.open(path)
         self._guards[guard] = None
         return guard
 

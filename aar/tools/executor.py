@@ -302,6 +302,7 @@ class ToolExecutor:
 
     def _context(self, item: PendingCall, emit: Emit) -> ToolContext:
         context = self._make_context(item.call, emit)
+        context.writable = item.unlocked
 
         def progress(text: str) -> None:
             if self._redact is not None:

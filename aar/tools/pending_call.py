@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from aar.protocol.errors import ToolCategory, tool_error_text
@@ -58,6 +59,7 @@ class PendingCall:
         ends_run: Whether the run ends with this step because of it.
         hook_allows: Whether a hook of the user answers a question about it with yes.
         context: What hooks tell the model about it, and whether that is trusted.
+        unlocked: Protected paths that it may write because a person allowed it.
     """
 
     call: ToolCall
@@ -75,6 +77,7 @@ class PendingCall:
     ends_run: bool = False
     hook_allows: bool = False
     context: list[tuple[str, bool]] = field(default_factory=list[tuple[str, bool]])
+    unlocked: tuple[Path, ...] = ()
 
     @property
     def tool_name(self) -> str:

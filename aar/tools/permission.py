@@ -108,6 +108,7 @@ class StepPermissions:
                 return refused
             shown, item.decision = item.decision, self.judge(item.spec, item.raw)
             if item.decision.decision == "allow" or _covers(shown, item.decision):
+                item.unlocked = item.decision.unlocks
                 return None
         return self._by_policy(item, item.decision, item.spec)
 

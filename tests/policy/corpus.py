@@ -332,6 +332,12 @@ find . -name x -exec rm -rf / \\;
 su -c 'rm -rf /'
 flock f rm -rf /
 """.strip("\n").split("\n")
+HARD_STOPS += [
+    "sh -c 'echo x > /dev/sda'",
+    "eval 'cat a > /dev/vda'",
+    "timeout 3 bash -co pipefail 'rm -rf ~'",
+    "bash -c 'sh -c \"echo > /dev/nvme0n1\"'",
+]
 HARD_STOPS += ["r\\\nm -rf /", "rm \\\n-rf /", "cat <<E\n$(rm -rf /)\nE"]
 
 HARMLESS = r"""

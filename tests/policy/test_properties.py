@@ -25,6 +25,8 @@ _DENIED = (
     "echo $(curl x)",
     "A=b curl x",
     "(curl x)",
+    "bash -co pipefail 'curl x'",
+    "sh -c 'echo a > denied'",
 )
 _OUTSIDE = (
     "$(ls)", "`ls`", "$X", "${X}", "$((1))", "<(ls)", "A=b ls", "(ls)", "{ ls; }", "! ls", "f() { ls; }", "ls & ls",
@@ -52,7 +54,10 @@ def test_a_denied_command_is_found_anywhere_in_a_compound(
     parts = [_READERS[index % len(_READERS)] for index in range(size)]
     parts[data.draw(st.integers(0, size - 1))] = data.draw(st.sampled_from(_DENIED))
     command = data.draw(st.sampled_from(_JOINS)).join(parts)
-    assert check(tmp_path, command, "unsafe", allow=["bash"], deny=["bash(curl *)"]).decision == "deny"
+    assert (
+        check(tmp_path, command, "unsafe", allow=["bash"], deny=["bash(curl *)", "write(denied)"]).decision
+        == "deny"
+    )
 
 
 @_SETTINGS
@@ -62,6 +67,22 @@ def test_whatever_the_text_judging_it_gives_an_answer(tmp_path: Path, text: str)
     assert decision in {"allow", "ask", "deny"}
     if not parse_command(text).plain:
         assert decision != "allow"
+
+
+@pytest.mark.parametrize(
+    ("quoted", "word"),
+    [
+        (r"$'\143u\x72l'", "curl"),
+        (r"$'\u0063url\0 -o'", "curl"),
+        (r"$'\;\z'", r"\;\z"),
+        (r"$'a\'b\e\cA\?'", "a'b\033\001?"),
+        (r"$'\U110000'", r"\U110000"),
+    ],
+)
+def test_ansi_quotes_are_read_as_bash_reads_them(tmp_path: Path, quoted: str, word: str) -> None:
+    assert parse_command(quoted).commands[0].argv == (word,)
+    denied = check(tmp_path, f"{quoted} x", "unsafe", deny=["bash(curl *)"]).decision == "deny"
+    assert denied == (word == "curl")
 
 
 @_SETTINGS

@@ -242,6 +242,32 @@ async def test_an_approved_write_stays_although_commands_run(root: Path) -> None
             (root / name).unlink()
 
 
+@pytest.mark.parametrize("wall", WALLS)
+async def test_what_was_unlocked_stays_although_other_commands_end(root: Path, wall: str) -> None:
+    git("init", "-q", cwd=root)
+    spawner = raise_wall(ProcessSpawner(root, SandboxConfig(mode=wall)))  # type: ignore[arg-type]
+    unlocked = (root / "AGENTS.md", root / ".git/hooks/pre-commit", root / ".claude/hooks/a.sh")
+    write = "mkdir -p .git/hooks .claude/hooks; for f in AGENTS.md .git/hooks/pre-commit .claude/hooks/a.sh; do echo yes > $f; done"
+    other = "echo evil > .git/hooks/post-commit; echo evil > .claude/settings.json"
+    argv = ("/bin/sh", "-c", "echo $$ >> ready; while [ ! -e stop ]; do sleep 0.02; done")
+    try:
+        waiting = [await spawner.start(SpawnRequest(argv, root, timeout_s=limit)) for limit in (20, None)]
+        await pids_in(root / "ready", 2)
+        done = await shell(spawner, f"{write}; {other}", root, timeout_s=20, writable=unlocked)
+        (root / "stop").touch()
+        results = [await process.wait() for process in waiting]
+    finally:
+        spawner.close()
+    assert [path.read_text() for path in unlocked] == ["yes\n"] * 3, done.output
+    assert [result.notices for result in results] == [(), ()]
+    assert sorted(notice.partition(" ")[0] for notice in done.notices) == [
+        ".claude/settings.json",
+        ".git/hooks/post-commit",
+    ]
+    assert not (root / ".git/hooks/post-commit").exists()
+    assert not (root / ".claude/settings.json").exists()
+
+
 async def test_fences_follow_what_appears_between_commands(root: Path) -> None:
     git("init", "-q", cwd=root)
     spawner = raise_wall(ProcessSpawner(root, SandboxConfig(mode="bubblewrap")))

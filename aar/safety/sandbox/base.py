@@ -19,7 +19,7 @@ class Limits:
     """What a command may do; from this a wall makes its `Fence`.
 
     Attributes:
-        writable: Folders that may be written, besides the workspace.
+        writable: Paths that may be written, besides the workspace or though they are protected in it.
         read_only: Whether the workspace may not be written either.
         network: Whether the network may be used.
         git_config: Whether ``.git/config`` may be written; what it may execute is compared afterwards.
@@ -43,6 +43,7 @@ class Fence:
         prefix: Words put before the command's own (a wall that is a program).
         masks: Absent paths that must be empty folders while the process runs.
         guarded: Paths that are compared after it, because the wall lets them be written.
+        granted: Paths at or below them that it may change.
     """
 
     steps: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -50,6 +51,7 @@ class Fence:
     prefix: tuple[str, ...] = ()
     masks: tuple[Path, ...] = ()
     guarded: tuple[Path, ...] = ()
+    granted: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

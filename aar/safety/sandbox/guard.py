@@ -147,10 +147,16 @@ class Guard:
         self._paths = tuple(paths)
         self._aside = aside
         self._before = keeper.take(self._paths)
+        self._open: set[Path] = set()
         self._parents = {parent for path in self._paths for parent in keeper.way(path)}
+
+    def open(self, path: Path) -> None:
+        """Let ``path`` be changed until `accept`: somebody has leave to."""
+        self._open.add(path)
 
     def accept(self, path: Path) -> None:
         """Take ``path`` as it is now: aar itself has written it, with leave."""
+        self._open.discard(path)
         if not any(path.is_relative_to(one) or one.is_relative_to(path) for one in self._paths):
             return
         for old in [old for old in self._before if old.is_relative_to(path)]:
@@ -177,6 +183,8 @@ class Guard:
 
     def _differs(self, path: Path, after: Snapshot) -> bool:
         old, new = self._before.get(path), after.get(path)
+        if any(path.is_relative_to(one) for one in self._open):
+            return False
         if (
             path in self._parents
             and (new is None or new.kind == "folder")
@@ -185,6 +193,8 @@ class Guard:
             # Only what is watched counts, not the folders on the way, unless one was swapped.
             return new is None and any(p.is_relative_to(path) for p in self._before if p != path)
         if old is not None and old.same(new):
+            return False
+        if old is None and new is not None and new.kind == "folder" and self._leads_to_open(path):
             return False
         return not self._is_harmless(path, old, new)
 
@@ -198,6 +208,9 @@ class Guard:
         fresh = old is None and self._in_git(path)
         # git makes hooks that never run in each new repository.
         return fresh and ((path.name == "hooks" and new.kind == "folder") or path.name.endswith(".sample"))
+
+    def _leads_to_open(self, path: Path) -> bool:
+        return any(one.is_relative_to(path) for one in self._open)
 
     @staticmethod
     def _in_git(path: Path) -> bool:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from aar.protocol.errors import SandboxError
 from aar.safety.sandbox.base import CAP_DAC_OVERRIDE, Fence, Limits, Plan, Probe, Step
-from aar.safety.sandbox.layout import Layout, everything
+from aar.safety.sandbox.layout import Layout, everything, unlocked_paths
 from aar.safety.sandbox.seccomp import build_filter
 from aar.safety.sandbox.view import windows_subsystem
 
@@ -187,10 +187,13 @@ class LandlockWall:
         steps: dict[str, object] = {"private_network": private, "seccomp": program.decode("latin-1")}
         # Also a user who is not root may hold some, and has all of them in an own user namespace.
         steps["keep_capabilities"] = self._kept_capabilities()
-        key = replace(limits, git_config=False, lasting=False)
+        granted = unlocked_paths(self._plan, limits)
+        outside = tuple(path for path in limits.writable if path not in granted)
+        key = replace(limits, writable=outside, git_config=False, lasting=False)
         if key not in self._rulesets:
             self._rulesets[key] = self._make(key, tcp=internet)
-        return Fence(steps, self._rulesets[key].fd, guarded=self._everything(replace(limits, lasting=False)))
+        guarded = self._everything(replace(limits, lasting=False))
+        return Fence(steps, self._rulesets[key].fd, guarded=guarded, granted=granted)
 
     def weaken(self, probe: Probe) -> bool:
         """Without a network namespace, internet sockets are denied as a whole."""

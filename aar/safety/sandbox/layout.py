@@ -37,17 +37,20 @@ class Protection:
         anchors: Folders above them, to be bound onto themselves: a mount point cannot be renamed.
         absent: First missing part of each path that is not there.
         guarded: Paths that no mount can protect, to be compared afterwards.
+        granted: What was unlocked at or below them.
     """
 
     read_only: list[Path] = field(default_factory=list[Path])
     anchors: list[Path] = field(default_factory=list[Path])
     absent: list[Path] = field(default_factory=list[Path])
     guarded: list[Path] = field(default_factory=list[Path])
+    granted: tuple[Path, ...] = ()
 
     def tidy(self) -> Protection:
         """Return the same without repetitions."""
-        return Protection(*(list(dict.fromkeys(paths)) for paths in (
-            self.read_only, self.anchors, self.absent, self.guarded)))  # fmt: skip
+        lists = (self.read_only, self.anchors, self.absent, self.guarded)
+        read_only, anchors, absent, guarded = (list(dict.fromkeys(paths)) for paths in lists)
+        return Protection(read_only, anchors, absent, guarded, self.granted)
 
 
 def protect(plan: Plan, limits: Limits, nested: Iterable[Path] = ()) -> Protection:
@@ -55,10 +58,10 @@ def protect(plan: Plan, limits: Limits, nested: Iterable[Path] = ()) -> Protecti
 
     Args:
         plan: The session.
-        limits: Of this command; a folder of ``writable`` in the workspace unlocks what is at or below it.
+        limits: Of this command; a path of ``writable`` in the workspace unlocks what is at or below it.
         nested: Git folders deeper in the workspace.
     """
-    found = Protection()
+    found = Protection(granted=unlocked_paths(plan, limits))
     if limits.read_only:
         return found
     # The workspace's own may have been made since the plan was.
@@ -68,7 +71,11 @@ def protect(plan: Plan, limits: Limits, nested: Iterable[Path] = ()) -> Protecti
     for path in plan.protected:
         # What ``git clone … .`` brings into an empty folder is the project.
         cloned = bare and limits.git_config and path != plan.workspace / ".aar"
-        if not cloned and not _is_of_git(path, plan) and not _unlocked(path, plan, limits):
+        if cloned or _is_of_git(path, plan) or _unlocked(path, found):
+            continue
+        if _unlocked_below(path, found):
+            found.guarded.append(path)
+        else:
             _sort(path, _root_of(path, plan), found, mask=limits.lasting and not bare)
     for folder in folders:
         _sort_git(folder, plan, limits, found)
@@ -134,9 +141,11 @@ def _sort_git(folder: Path, plan: Plan, limits: Limits, found: Protection) -> No
     if not folder.is_dir():
         return
     root = _root_of(folder, plan)
-    if not _unlocked(folder / "hooks", plan, limits):
+    if _unlocked_below(folder / "hooks", found):
+        found.guarded.append(folder / "hooks")
+    elif not _unlocked(folder / "hooks", found):
         _sort(folder / "hooks", root, found, mask=True)
-    if _unlocked(folder / "config", plan, limits):
+    if _unlocked(folder / "config", found):
         return
     if limits.git_config:
         found.guarded.append(folder / "config")
@@ -178,13 +187,24 @@ def _is_of_git(path: Path, plan: Plan) -> bool:
     return path.is_relative_to(plan.workspace / ".git")
 
 
-def _unlocked(path: Path, plan: Plan, limits: Limits) -> bool:
-    inner = [
-        folder
-        for folder in limits.writable
-        if folder != plan.workspace and folder.is_relative_to(plan.workspace)
-    ]
-    return any(path.is_relative_to(folder) for folder in inner)
+def unlocked_paths(plan: Plan, limits: Limits) -> tuple[Path, ...]:
+    """Return what of ``limits.writable`` lies where commands write anyway: protected paths are meant."""
+    if limits.read_only:
+        return ()
+    roots = (plan.workspace, *plan.writable)
+    return tuple(
+        path
+        for path in limits.writable
+        if path not in roots and any(path.is_relative_to(root) for root in roots)
+    )
+
+
+def _unlocked(path: Path, found: Protection) -> bool:
+    return any(path.is_relative_to(one) for one in found.granted)
+
+
+def _unlocked_below(path: Path, found: Protection) -> bool:
+    return any(one != path and one.is_relative_to(path) for one in found.granted)
 
 
 def _modules(folder: Path) -> list[Path]:

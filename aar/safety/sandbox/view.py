@@ -138,7 +138,8 @@ class ViewWall:
             "view": view,
             "filter": (self._filter or b"").decode("latin-1"),
         }
-        return Fence(steps, None, (), tuple(protection.absent), tuple(protection.guarded))
+        absent, guarded = tuple(protection.absent), tuple(protection.guarded)
+        return Fence(steps, None, (), absent, guarded, protection.granted)
 
     def _maker(self, *, own_network: bool) -> dict[str, object]:
         """Return the steps that say who makes the view, and whether with a network of its own."""
