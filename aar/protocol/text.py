@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, cast
 
-from pydantic import BeforeValidator
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 
 def clean_text(text: str) -> str:
@@ -32,8 +33,17 @@ def clean_json(value: Any) -> Any:
     return value
 
 
-Text = Annotated[str, BeforeValidator(clean_json)]
+class _Clean:
+    """Applies `clean_json` to values from Python. The parser of JSON takes no lone surrogate anyway."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        plain = handler(source)
+        cleaned = core_schema.no_info_before_validator_function(clean_json, plain)
+        return core_schema.json_or_python_schema(plain, cleaned)
+
+
+Text = Annotated[str, _Clean()]
 """A pydantic string field that accepts any Python string and holds valid Unicode."""
 
-JsonObject = Annotated[dict[str, Any], BeforeValidator(clean_json)]
+JsonObject = Annotated[dict[str, Any], _Clean()]
 """A pydantic field for a JSON object whose strings are valid Unicode."""
