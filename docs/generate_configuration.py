@@ -25,6 +25,7 @@ _TYPES = {
     "Share": "number from 0 to 1",
     "PermissionMode": '`"plan"` `"ask"` `"edit"` `"auto"` `"unsafe"`',
     "Wall": '`"auto"` `"bubblewrap"` `"namespaces"` `"landlock"` `"seatbelt"` `"none"`',
+    "dict[str, dict[str, Any]]": "table of tables",
     "dict[str, str]": "table of strings",
     "dict[str, str | dict[str, str]]": "table of strings, or tables of them",
     "dict[str, Any]": "table",

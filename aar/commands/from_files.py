@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aar.commands.base import Command, Context, Result, Submit, fence
+from aar.commands.extensions import follow
 from aar.commands.registry import Registry
 from aar.protocol.errors import AarError, ToolFailure, UsageError
 from aar.protocol.ports import SpawnRequest
@@ -20,25 +21,21 @@ _MAX_OUTPUT = 20_000
 
 
 def registry_for(conversation: Conversation) -> Registry:
-    """Return all commands of a session: the built-in ones, those from files, then skills.
+    """Return all commands of a session: the built-in ones, those from files, skills, then extensions.
 
     A file whose name is taken is passed over; the user is told at the start of a run.
     """
     registry = Registry()
     extras = conversation.runtime.extras
-    for file in extras.command_files.values():
-        _add(registry, _command(file), conversation)
-    for skill in extras.skills.values():
-        if registry.find(skill.name) is None:
-            registry.add(_skill(skill))
+
+    def from_files() -> list[Command]:
+        files = [_command(file) for file in extras.command_files.values()]
+        taken = {command.name for command in files}
+        skills = [skill for skill in extras.skills.values() if skill.name not in taken]
+        return files + [_skill(skill) for skill in skills if registry.find(skill.name) is None]
+
+    follow(registry, conversation, from_files)
     return registry
-
-
-def _add(registry: Registry, command: Command, conversation: Conversation) -> None:
-    try:
-        registry.add(command)
-    except UsageError as error:
-        conversation.runtime.notices.append(str(error))
 
 
 def _command(file: CommandFile) -> Command:

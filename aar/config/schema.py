@@ -407,6 +407,23 @@ class MemoryConfig(Section):
     """Age in days at which a note is called old; 0: never."""
 
 
+class ExtensionsConfig(Section):
+    """``[extensions]``: Python extensions."""
+
+    enabled: bool = True
+    """Whether extensions are loaded."""
+    use: tuple[str, ...] = ()
+    """Names of extensions that come with aar and are wanted; ``aar extensions list`` shows them."""
+    disabled: tuple[str, ...] = ()
+    """Names of extensions that are not loaded."""
+    load_seconds: Annotated[float, Field(gt=0, le=60)] = 3
+    """Seconds that each may take to load; they load side by side."""
+    hook_seconds: Annotated[float, Field(gt=0, le=600)] = 5
+    """Seconds for a hook, command or panel of an extension that does not say otherwise."""
+    settings: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
+    """Settings of extensions by name (``[extensions.settings.NAME]``)."""
+
+
 class LogConfig(Section):
     """``[log]``: the diagnostics log under ``<data>/logs``."""
 
@@ -435,6 +452,7 @@ class Config(Section):
     mcp: McpConfig = McpConfig.model_construct()
     web: WebConfig = WebConfig.model_construct()
     hooks: dict[str, Any] = Field(default_factory=dict)
+    extensions: ExtensionsConfig = ExtensionsConfig.model_construct()
     agents: dict[str, Any] = Field(default_factory=dict)
     memory: MemoryConfig = MemoryConfig.model_construct()
     log: LogConfig = LogConfig.model_construct()

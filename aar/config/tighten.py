@@ -28,6 +28,7 @@ UNIONS = frozenset(
         ("permissions", "deny"),
         ("sandbox", "protected"),
         ("sandbox", "secrets"),
+        ("extensions", "disabled"),
     }
 )
 """Lists that grow from layer to layer; all others are replaced."""
@@ -103,6 +104,9 @@ _STRICTER: dict[str, Meet] = {
     "sandbox.shared_caches": _and,
     "tools.enabled": _both,
     "mcp.servers.*.enabled": _and,
+    "extensions.enabled": _and,
+    "extensions.use": _both,
+    "extensions.disabled": _either,
     "memory.write": _writing,
     "log.trace": _both,
 }
@@ -124,6 +128,9 @@ _REFUSED: dict[str, str] = {
     "mcp.servers.*.network": "a project may not open the sandbox",
     "web.*": _ADDRESS,
     "session.*": "sessions are the user's",
+    "extensions.use": "a project may not choose extensions",
+    "extensions.*seconds": "extensions are the user's",
+    "extensions.settings*": "extensions are the user's",
     "log.*": "logs are the user's",
     "tui.*": "the screen and its keys are the user's",
     "profiles*": "profiles are the user's",

@@ -172,6 +172,7 @@ class Agent:
         self.limits: RunLimits | None = None
         self.hooks: Hooks | None = None
         self.before_end: Callable[[StopReason], Awaitable[None]] | None = None
+        self.make_guardrails: Callable[[GuardrailsConfig], LoopGuardrails] | None = None
         self.counsel: list[Counsel] = []
         self.reviewers: list[Reviewer] = []
         self.way_on: Callable[[StopReason, RunLimits], str | None] = lambda reason, limits: None
@@ -438,7 +439,7 @@ class Agent:
             view,
             self.runner,
             self.executor,
-            LoopGuardrails(self.config.guardrails),
+            (self.make_guardrails or LoopGuardrails)(self.config.guardrails),
             limits,
             self.queue,
             verifier=self._make_verifier() if checked else None,

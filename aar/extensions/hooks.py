@@ -48,6 +48,7 @@ class HookRunner:
         wall: Returns the name of the wall around commands.
         tell: Tells the user that a hook failed.
         listeners: Python hooks by event.
+        guests: Python hooks of extensions by event; others after these were reloaded.
     """
 
     hooks: Sequence[Hook]
@@ -59,6 +60,7 @@ class HookRunner:
     wall: Callable[[], str]
     tell: Tell
     listeners: dict[str, list[Listener]] = field(default_factory=dict[str, list[Listener]])
+    guests: dict[str, list[Listener]] = field(default_factory=dict[str, list[Listener]])
     _told: set[str] = field(default_factory=set[str])
 
     def listen(self, event: str, listener: Listener) -> None:
@@ -67,7 +69,8 @@ class HookRunner:
 
     def wants(self, event: str) -> bool:
         """Tell whether anything hears of ``event``."""
-        return bool(self.listeners.get(event)) or any(hook.event == event for hook in self.hooks)
+        heard = self.listeners.get(event) or self.guests.get(event)
+        return bool(heard) or any(hook.event == event for hook in self.hooks)
 
     async def fire(self, event: str, data: Mapping[str, Any]) -> HookVerdict:
         """Run all hooks of ``event`` side by side and return what they say together.
@@ -81,7 +84,8 @@ class HookRunner:
             if hook.event == event and matches_tool(hook.matcher, name, hook.claude)
         ]
         work = [self._command(hook, data) for hook in chosen]
-        work += [self._listener(listener, event, data) for listener in self.listeners.get(event, ())]
+        listeners = (*self.listeners.get(event, ()), *self.guests.get(event, ()))
+        work += [self._listener(listener, event, data) for listener in listeners]
         verdicts = await asyncio.gather(*work)
         return joined([verdict for verdict in verdicts if verdict is not None])
 

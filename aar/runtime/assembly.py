@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aar.config.tighten import stricter_mode
@@ -145,7 +146,9 @@ class Assembly:
             make_context,
             sync=session.sync,
             checkpointer=runtime.checkpoints(session),
-            enabled=runtime.servers.callable_names(tools, self._may_use),
+            enabled=runtime.extras.extensions.callable_names(
+                runtime.servers.callable_names(tools, self._may_use), self._may_use_extension
+            ),
             parallel=runtime.config.tools.parallel,
             max_calls=runtime.config.limits.tool_calls_per_step,
             max_output_chars=runtime.config.tools.max_output_chars,
@@ -170,18 +173,21 @@ class Assembly:
             survey=runtime.survey,
             log=log_failure,
             keep_output=outputs.keep,
-            prepare=runtime.servers.prepare,
+            prepare=partial(runtime.extras.prepare, session),
             notes_model=runtime.small_models.model,
             budget=budget_of(runtime.base, session) if parent is None else parent.budget,
         )
         agent.hooks = agent.executor.hooks = runtime.extras.hooks(session)
+        runtime.extras.extensions.equip(agent, session)
         return agent
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools that the model may use: those enabled, and few for a small model."""
         runtime = self.runtime
         runtime.extras.register()
+        runtime.extras.extensions.settle_names()
         specs = runtime.servers.own_specs(runtime.registry, runtime.config.tools.enabled)
+        specs = [spec for spec in specs if not runtime.extras.extensions.has(spec.name)]
         if self.active.capabilities.compact_prompt and runtime.config.tools.enabled is None:
             few = _FEWEST_TOOLS if _is_led(self.active.capabilities) else _SMALL_TOOLS
             specs = [spec for spec in specs if spec.name in few]
@@ -213,6 +219,25 @@ class Assembly:
         mine = self.profile is None or name in self.profile.allowed(self.runtime.registry, [name])
         return mine and (self.parent is None or self.parent.executor.offers(name))
 
+    def _may_use_extension(self, name: str) -> bool:
+        """Tell the same of an extension's tool; a small model gets few tools unless they are named."""
+        small = self.active.capabilities.compact_prompt and self.runtime.config.tools.enabled is None
+        return not small and self._may_use(name)
+
+    def _dressed(self, session: Session, tools: Sequence[ToolSpec]) -> SystemPrompt:
+        """Return the system prompt with what extensions add to that of the main agent."""
+        prompt, capabilities = self.prompt(tools), self.active.capabilities
+        if self.parent is not None:
+            return prompt
+        facts = {
+            "workspace": str(self.runtime.workspace),
+            "mode": self.prompt_mode,
+            "model": self.active.name,
+            "dialect": capabilities.dialect,
+            "tools": tuple(tool.name for tool in tools),
+        }
+        return self.runtime.extras.extensions.dressed(session, prompt, facts)
+
     def _instructions(self) -> tuple[str, str] | None:
         """Return source and text of what replaces the built-in instructions, if something does."""
         if self.profile is None:
@@ -236,10 +261,11 @@ class Assembly:
             "stop": model.stop,
             "reasoning": self.runtime.reasoning,
         }
+        tools = (*tools, *self.runtime.extras.extensions.specs(self._may_use_extension))
         return SessionView(
             session,
             self.active,
-            self.prompt(tools),
+            self._dressed(session, tools),
             tools,
             self._resolve_name,
             coach=self._coach(files),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aar.config.load import LoadedConfig, load_config
 from aar.config.paths import Paths, paths, project_root
@@ -30,6 +30,7 @@ class Base:
         workspace: Root of the project.
         trusted: Whether the project's own settings act.
         notices: Sentences for the user.
+        kept: What is made once for it, by name.
     """
 
     paths: Paths
@@ -38,6 +39,7 @@ class Base:
     workspace: Path
     trusted: bool
     notices: tuple[str, ...]
+    kept: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
 
     @property
     def config(self) -> Config:

@@ -285,6 +285,14 @@ class Conversation:
             Setting.model_validate({"key": "reasoning", "from": before, "to": level, "by": by})
         )
 
+    def renew_agent(self) -> None:
+        """Take what was read again into the agent, from the next run on.
+
+        Raises:
+            UsageError: A run is under way.
+        """
+        self.agent = self._agent_again()
+
     def _agent_again(self) -> Agent:
         """Return a new agent for the same session, with the queue and the rules that the old one had."""
         if self.running:

@@ -5,7 +5,7 @@ Files are read when the first agent is made, not at the start of the program.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from aar.config.front_matter import Document, markdown_files
 from aar.core.agent import Agent, AgentConfig
 from aar.protocol.errors import ConfigurationError
 from aar.protocol.state import StopReason
+from aar.runtime.extensions import RuntimeExtensions
 
 if TYPE_CHECKING:
     from aar.core.session import Session
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from aar.extensions.skills import Skill
     from aar.orchestration.delegate import Member, Team
     from aar.orchestration.profiles import Profile
+    from aar.protocol.messages import ContentBlock
     from aar.protocol.tool import ToolSpec
     from aar.runtime.base import Base
+    from aar.runtime.hooks import SessionHooks
     from aar.runtime.parts import Runtime
 
 _REPORT = (
@@ -47,8 +50,9 @@ class Extras:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._teams: dict[str, Team] = {}
-        self._hooks: dict[str, tuple[Session, HookRunner]] = {}
+        self._hooks: dict[str, tuple[Session, SessionHooks]] = {}
         self._registered = False
+        self.extensions = RuntimeExtensions(runtime)
 
     # --- agents ------------------------------------------------------------------------------------------
 
@@ -134,9 +138,48 @@ class Extras:
         if kept is None or kept[0] is not session:
             hooks, edits, notices = load_hooks(self._runtime.base)
             self._runtime.notices += notices
-            kept = (session, SessionHooks(self._runtime, session, hooks, edits).runner)
+            kept = (session, SessionHooks(self._runtime, session, hooks, edits))
             self._hooks[session.session_id] = kept
-        return kept[1]
+            self.extensions.begin(session, kept[1])
+        return kept[1].runner
+
+    async def prepare(
+        self, session: Session, prompt: tuple[ContentBlock, ...]
+    ) -> tuple[tuple[ContentBlock, ...], Sequence[str]]:
+        """Wait for what a run needs from outside: extensions, then servers.
+
+        Raises:
+            McpError: A required server cannot be used.
+        """
+        await self.extensions.ready(session)
+        return await self._runtime.servers.prepare(prompt)
+
+    async def reload(self) -> list[str]:
+        """Read agents, skills, commands, hooks and extensions again; return what went wrong.
+
+        What a project brings counts only while it is trusted as it is now.
+
+        Raises:
+            ConfigurationError: A hook in a config file is wrong.
+        """
+        problems = recheck_trust(self._runtime)
+        for name in ("skills", "command_files"):
+            self.__dict__.pop(name, None)
+        if "profiles" in self.__dict__:
+            # Agents at work know this very table.
+            profiles, told = load_profiles(self._runtime.base)
+            self.profiles.clear()
+            self.profiles.update(profiles)
+            problems += told
+        skills, told = load_skills(self._runtime.base)
+        problems += told
+        self.__dict__["skills"] = skills
+        if self._registered:
+            for spec in self.tools():
+                self._runtime.registry.replace(spec)
+        for _, hooks in self._hooks.values():
+            problems += hooks.reload()
+        return problems + await self.extensions.reload()
 
     def main_place(self, session: Session, agent: Callable[[], Agent]) -> Member:
         """Return the place of the main agent of ``session``."""
@@ -204,6 +247,20 @@ def _tools(profiles: dict[str, Profile], skills: dict[str, Skill], depth: int) -
 
     agents = task_tools.tools(profiles) if depth else []
     return [*agents, *skill_tools.tools(skills)]
+
+
+def recheck_trust(runtime: Runtime) -> list[str]:
+    """Take the project's things out of use where they are not as they were trusted; say so."""
+    from aar.config.trust import TrustStore
+
+    base = runtime.base
+    if not base.trusted or TrustStore(base.paths).is_trusted(base.workspace):
+        return []
+    runtime.base = replace(base, trusted=False)
+    return [
+        "The project's config, rules, hooks or extensions changed since you trusted them, so they are not "
+        "used any more. Look at them, then start aar with --trust."
+    ]
 
 
 def load_profiles(base: Base) -> tuple[dict[str, Profile], list[str]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from aar.config.rules_files import folder_rules
-from aar.extensions.hooks import HookRunner
+from aar.extensions.hooks import HookRunner, Listener
 from aar.extensions.hooks_config import AfterEdit, Hook, from_claude, from_config
 from aar.memory.session_store import SessionStore
 from aar.protocol.errors import AarError, StorageError
@@ -97,15 +97,41 @@ class SessionHooks:
         self._begun = False
         self._done: set[str] = set()
         self._entered: set[Path] = set()
-        if edits:
-            self.runner.listen("file_changed", self._after_edit)
         if runtime.base.trusted:
             self.runner.listen("after_tool", self._enter)
         self.runner.listen("prompt_submit", self._begin)
-        if any(self.runner.wants(event) for event in _SEEN):
-            session.subscribe("hooks", self._watch)
-        if self.runner.wants("session_end"):
-            session.before_close.append(self._end)
+        self._watching = self._ending = False
+        self._heed()
+
+    def take_listeners(self, listeners: Iterable[tuple[str, Listener]]) -> None:
+        """Let these hooks of extensions hear of events, in place of those before them."""
+        guests: dict[str, list[Listener]] = {}
+        for event, listener in listeners:
+            guests.setdefault(event, []).append(listener)
+        self.runner.guests = guests
+        self._heed()
+
+    def reload(self) -> list[str]:
+        """Read the hooks of user and project again; return sentences about what is not understood.
+
+        Raises:
+            ConfigurationError: A hook in a config file is wrong.
+        """
+        hooks, edits, notices = load_hooks(self._runtime.base)
+        self.runner.hooks, self._edits = hooks, edits
+        self._heed()
+        return notices
+
+    def _heed(self) -> None:
+        """Watch the session where somebody hears of what only is to be watched."""
+        if not self._watching and any(self.runner.wants(event) for event in _SEEN):
+            self._watching = True
+            self._session.subscribe("hooks", self._watch)
+        if not self._ending and self.runner.wants("session_end"):
+            self._ending = True
+            self._session.before_close.append(self._end)
+        if self._edits and self._after_edit not in self.runner.listeners.get("file_changed", ()):
+            self.runner.listen("file_changed", self._after_edit)
 
     def _tell(self, message: str) -> None:
         with suppress(StorageError):
@@ -121,7 +147,8 @@ class SessionHooks:
         return HookVerdict(context=said.context, trusted=said.trusted)
 
     async def _end(self) -> None:
-        await self.runner.fire("session_end", {"reason": "exit"})
+        if self.runner.wants("session_end"):
+            await self.runner.fire("session_end", {"reason": "exit"})
 
     async def _watch(self, event: Event) -> None:
         """Tell of what only is to be heard of."""

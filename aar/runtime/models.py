@@ -12,6 +12,7 @@ from aar.core.provider_runner import ActiveModel
 from aar.providers.base import ProviderCapabilities
 from aar.providers.factory import choose_model, make_provider, parse_model
 from aar.runtime.base import Base
+from aar.runtime.extensions import extension_provider
 from aar.runtime.key_command import key_command
 from aar.runtime.model_data import describe
 
@@ -37,7 +38,8 @@ def make_active_model(
             ollama_models=_ollama_models,
         )
         name, why = choice.name, choice.why
-    provider = make_provider(
+    vendor, model = parse_model(name)
+    provider = extension_provider(base, vendor, model) or make_provider(
         name,
         base.config,
         data_dir=base.paths.data,
@@ -45,7 +47,6 @@ def make_active_model(
         base_url=base_url,
         run_command=key_command(base),
     )
-    vendor, model = parse_model(name)
     told = _capabilities(provider.capabilities(model), base.config)
     capabilities, pricing = describe(base, vendor, model, told, base_url)
     return ActiveModel(name, provider, model, capabilities, pricing), why

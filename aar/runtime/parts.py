@@ -309,6 +309,7 @@ class Runtime:
         for checkpoints in self._checkpoints.values():
             await checkpoints.aclose()
         await self.servers.aclose()
+        await self.extras.extensions.aclose()
         await self.active.provider.aclose()
         await self.opened.aclose()
         await self.small_models.aclose()

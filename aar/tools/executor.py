@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,8 @@ _GIVE_UP_S = 5.0
 """Seconds for what was cancelled to end; processes are killed within one."""
 
 MakeContext = Callable[[ToolCall, Emit], ToolContext]
+Around = Callable[[ToolCall, Mapping[str, Any], Callable[[], Awaitable[ToolOutcome]]], Awaitable[ToolOutcome]]
+"""``await around(call, arguments, proceed)``: surrounds the handlers of tools, behind policy."""
 Sync = Callable[[], Awaitable[None]]
 
 
@@ -78,6 +80,7 @@ class ToolExecutor:
         self._hid_secrets = False
         self.outside = OutsideText()
         self.hooks: Hooks | None = None
+        self.around: Around | None = None
         self.registry = registry
         self.policy = policy
         self.approver = approver
@@ -278,10 +281,16 @@ class ToolExecutor:
             await self._before_effect(item, spec, emit)
         context = self._context(item, emit)
         item.start = time.monotonic()
-        assert spec.handler is not None
         async with deadline:
-            outcome = await spec.handler(item.arguments, context)
+            outcome = await self._handled(item, spec, context)
         return self._bounded(outcome, context)
+
+    async def _handled(self, item: PendingCall, spec: ToolSpec, context: ToolContext) -> ToolOutcome:
+        handler = spec.handler
+        assert handler is not None
+        if self.around is None:
+            return await handler(item.arguments, context)
+        return await self.around(item.call, item.raw, lambda: handler(item.arguments, context))
 
     def _received(self, item: PendingCall, spec: ToolSpec, outcome: ToolOutcome) -> ToolOutcome:
         """Take secrets out of what came back, and take note of where it came from."""

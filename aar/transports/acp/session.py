@@ -16,6 +16,7 @@ from aar.protocol.errors import AarError, ErrorKind
 from aar.protocol.events import Approval, ApprovalRequest, Event
 from aar.protocol.ids import new_id, now
 from aar.protocol.messages import ContentBlock, TextBlock
+from aar.protocol.panel import Panel
 from aar.protocol.state import StopReason
 from aar.runtime.base import log_failure
 from aar.runtime.conversation import Conversation
@@ -98,6 +99,7 @@ class EditorSession:
         self._next_model: str | None = None
         self._told_start = False
         self._told_options: list[dict[str, Any]] = []
+        self._told_panels: tuple[Panel, ...] = ()
         self._result: RunResult | None = None
         self._closed = False
         conversation.watch(self._take, on_result=self._take_result)
@@ -165,9 +167,26 @@ class EditorSession:
 
     def greet(self) -> None:
         """Tell what the editor wants to know once it has the session's id."""
-        self._update({"sessionUpdate": "available_commands_update", "availableCommands": self._commands()})
+        extensions = self.conversation.runtime.extras.extensions
+        if self._tell_commands not in extensions.on_loaded:
+            extensions.on_loaded.append(self._tell_commands)
+            extensions.on_panels.append(self._tell_panels)
+        self._tell_commands()
+        self._tell_panels()
         if not self._closed:
             self.conversation.runtime.servers.start()
+
+    def _tell_commands(self) -> None:
+        self._update({"sessionUpdate": "available_commands_update", "availableCommands": self._commands()})
+
+    def _tell_panels(self) -> None:
+        """Send the panels of extensions as data; editors that know nothing of them pass them over."""
+        conversation = self.conversation
+        panels = conversation.runtime.extras.extensions.panels(conversation.session)
+        if panels != self._told_panels:
+            self._told_panels = panels
+            data = [panel.to_dict() for panel in panels]
+            self._update({"sessionUpdate": "session_info_update", "_meta": {"aar.panels": data}})
 
     def _commands(self) -> list[dict[str, Any]]:
         return [

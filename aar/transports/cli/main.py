@@ -36,6 +36,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "agents": ("agents:agents", "List and show agents."),
     "skills": ("skills:skills", "List and show skills."),
     "memory": ("memory:memory", "Keep, find and check notes for later sessions."),
+    "extensions": ("extensions:extensions", "List, inspect, check and begin Python extensions."),
     "prompt": ("prompt:prompt", "Show the system prompt."),
     "trust": ("trust:trust", "Let this folder's own config, rules and hooks act."),
     "trace": ("trace:trace", "Show what a session did: times, tokens and money."),

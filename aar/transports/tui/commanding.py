@@ -53,6 +53,7 @@ class CommandController:
         registry = registry_for(connection.conversation)
         self._context = Context(connection.conversation, registry, frozenset(self._actions), self._examine)
         self.refresh_suggestions()
+        connection.conversation.runtime.extras.extensions.on_loaded.append(self.refresh_suggestions)
         waiting, self._waiting = self._waiting, []
         for line in waiting:
             self.run(line)

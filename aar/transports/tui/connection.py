@@ -50,6 +50,7 @@ class Connection:
         self.oldest_seq = 1
         self._wake = wake
         conversation.watch(self._take, on_session=self._changed, on_result=on_result)
+        conversation.runtime.extras.extensions.on_panels.append(self._panels_changed)
         self._changed(conversation.session)
 
     def wake(self) -> None:
@@ -64,6 +65,14 @@ class Connection:
     def send_back(self) -> int:
         """Let all running commands go on in the background; return how many there were."""
         return self.conversation.runtime.foreground.send_back()
+
+    def _panels_changed(self) -> None:
+        self._take_panels()
+        self._wake()
+
+    def _take_panels(self) -> None:
+        conversation = self.conversation
+        self.presenter.set_panels(conversation.runtime.extras.extensions.panels(conversation.session))
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Rewind) and event.scope != "files":
@@ -88,6 +97,7 @@ class Connection:
         status.title = totals.title or status.title
         status.cost_usd, status.cost_known = totals.all.cost_usd, totals.all.cost_known
         status.tokens = totals.all.usage.total
+        self._take_panels()
         self.refresh_facts()
 
     def refresh_facts(self) -> None:

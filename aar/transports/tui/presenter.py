@@ -38,6 +38,7 @@ from aar.protocol.events import (
     UserMessage,
 )
 from aar.protocol.messages import ImageBlock, ResourceBlock, TextBlock
+from aar.protocol.panel import Panel
 from aar.protocol.state import AgentState
 from aar.transports.tui.advice import advice_for
 from aar.transports.tui.blocks import (
@@ -209,6 +210,12 @@ class Presenter:
     def prompts(self) -> list[UserBlock]:
         """Return what the user said, oldest first."""
         return [block for block in self.blocks if isinstance(block, UserBlock)]
+
+    def set_panels(self, panels: tuple[Panel, ...]) -> None:
+        """Show these panels of extensions."""
+        if panels != self.status.panels:
+            self.status.panels = panels
+            self._changes.status = True
 
     def add_local_notice(self, message: str, level: str = "info") -> None:
         """Show a line that is no event: the answer of a command of this screen."""

@@ -19,6 +19,7 @@ from aar.transports.tui.layout import SECTIONS
 from aar.transports.tui.one_line import one_line
 
 if TYPE_CHECKING:
+    from aar.protocol.panel import Panel, PanelLine
     from aar.transports.tui.presenter import Presenter
     from aar.transports.tui.status import Status
 
@@ -36,6 +37,15 @@ _TITLES = {
 }
 _ITEM_SIGNS = {"completed": ("✓", "$success"), "in_progress": ("▸", "$accent"), "failed": ("✗", "$error")}
 _ITEM_WORDS = {"completed": "done:", "in_progress": "now:", "failed": "failed:"}
+_GAUGE_CELLS = 12
+_TONES = {
+    "plain": "$foreground",
+    "muted": "$text-muted",
+    "good": "$success",
+    "warning": "$warning",
+    "bad": "$error",
+    "accent": "$accent",
+}
 _LEVELS = {"info": "$text-muted", "warning": "$warning", "error": "$error"}
 
 
@@ -81,6 +91,7 @@ def panel_text(
         for name, lines in made
         if lines
     ]
+    parts += [_extension(panel, plain=plain) for panel in status.panels]
     if not parts:
         return Content.styled("Plan, changed files and thinking will stand here.", "$text-muted")
     return Content("\n\n").join(parts)
@@ -145,6 +156,25 @@ def _troubles(troubles: Sequence[tuple[str, str]]) -> list[Content]:
     return [
         Content.styled(one_line(text)[:300], _LEVELS.get(level, "$text-muted")) for level, text in troubles
     ]
+
+
+def _extension(panel: Panel, *, plain: bool) -> Content:
+    title = Content.styled(one_line(panel.title), "bold $primary")
+    return Content("\n").join([title, *(_panel_line(line, plain=plain) for line in panel.lines)])
+
+
+def _panel_line(line: PanelLine, *, plain: bool) -> Content:
+    style, text = _TONES[line.tone], one_line(line.text)
+    if line.kind == "field":
+        return Content.styled(f"{text} ", "$text-muted") + Content.styled(one_line(line.value), style)
+    if line.kind == "action":
+        return Content.styled(f"{text} ", style) + Content.styled(one_line(line.value), "$text-muted")
+    if line.kind == "gauge":
+        amount = line.amount or 0.0
+        full = round(amount * _GAUGE_CELLS)
+        bar = "" if plain else "█" * full + "░" * (_GAUGE_CELLS - full) + " "
+        return Content.styled(f"{text} ", "$text-muted") + Content.styled(f"{bar}{amount:.0%}", style)
+    return Content.styled(text, style)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from aar.protocol.state import AgentState, StopReason
 
 if TYPE_CHECKING:
     from aar.protocol.events import ApprovalRequest, PlanItem
+    from aar.protocol.panel import Panel
 
 
 @dataclass(slots=True)
@@ -49,6 +50,7 @@ class Status:
         branch: That is checked out there; empty: none.
         wall: Around commands; empty: not known yet.
         reasoning: How much the model is told to think; empty: its default.
+        panels: Of extensions.
     """
 
     title: str = ""
@@ -68,6 +70,7 @@ class Status:
     tokens: int = 0
     pending: list[ApprovalRequest] = field(default_factory=lambda: list["ApprovalRequest"]())
     plan: tuple[PlanItem, ...] = ()
+    panels: tuple[Panel, ...] = ()
     files: dict[str, ChangedFile] = field(default_factory=dict[str, ChangedFile])
     last_seq: int = 0
     project: str = ""

@@ -12,6 +12,7 @@ from typing import Any, cast
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
+from aar.config.paths import paths
 from aar.protocol.errors import ConfigurationError
 
 GROUNDS = ("background", "surface", "panel")
@@ -60,7 +61,8 @@ def own_folder() -> Path:
 def theme_files(user_folder: Path | None = None) -> dict[str, Path]:
     """Return the files of all themes by name; the user's own win over aar's."""
     found: dict[str, Path] = {}
-    for folder in (own_folder(), user_folder):
+    # Those of extensions lie in the cache, so that they are there before the extensions are.
+    for folder in (own_folder(), paths().cache / "extension-themes", user_folder):
         if folder is not None:
             found |= {path.stem: path for path in sorted(folder.glob("*.toml"))}
     return found

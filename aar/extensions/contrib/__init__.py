@@ -1,0 +1,1 @@
+"""Extensions that come with aar; none is loaded unless ``[extensions] use`` names it."""

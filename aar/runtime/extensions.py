@@ -1,0 +1,418 @@
+"""Python extensions of a runtime: found and loaded beside everything else, then let into its sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from aar.protocol.errors import ConfigurationError, StorageError
+from aar.protocol.events import Notice, PromptLayer
+from aar.protocol.tool import ToolSpec
+from aar.runtime.base import Base, log_failure
+
+if TYPE_CHECKING:
+    from aar.core.agent import Agent
+    from aar.core.prompt import SystemPrompt
+    from aar.core.session import Session
+    from aar.extensions.in_session import ExtensionsInSession
+    from aar.extensions.manager import Extension, ExtensionManager
+    from aar.protocol.panel import Panel
+    from aar.providers.base import Provider
+    from aar.runtime.hooks import SessionHooks
+    from aar.runtime.parts import Runtime
+
+_KEPT = "extensions"
+_THEMES = "extension-themes"
+
+
+def manager_of(base: Base) -> ExtensionManager:
+    """Return the extensions of a process and folder; nothing is read before they are begun or waited for."""
+    kept: ExtensionManager | None = base.kept.get(_KEPT)
+    if kept is None:
+        kept = base.kept[_KEPT] = make_manager(base)
+    return kept
+
+
+def make_manager(base: Base) -> ExtensionManager:
+    """Return extensions that nobody has begun to load."""
+    from aar.extensions.manager import ExtensionManager, Settings
+    from aar.providers.presets import ALIASES, PRESETS
+
+    wanted = base.config.extensions
+    return ExtensionManager(
+        Settings(
+            user_folder=base.paths.config / "extensions",
+            project=lambda: _trusted_project(base),
+            workspace=base.workspace,
+            data=base.paths.data / "extensions",
+            use=wanted.use,
+            disabled=wanted.disabled,
+            settings=wanted.settings,
+            load_s=wanted.load_seconds,
+            taken_providers=frozenset((*PRESETS, *ALIASES, *base.config.providers)),
+            log=log_failure,
+            enabled=wanted.enabled,
+        )
+    )
+
+
+def _trusted_project(base: Base) -> Path | None:
+    """Return the project where it is trusted as it is now: it may have changed since aar was started."""
+    if not base.trusted or not (base.workspace / ".aar" / "extensions").is_dir():
+        return None
+    from aar.config.trust import TrustStore
+
+    return base.workspace if TrustStore(base.paths).is_trusted(base.workspace) else None
+
+
+def extension_provider(base: Base, name: str, model: str) -> Provider | None:
+    """Return the provider of an extension; ``None`` where no extension has one of that name.
+
+    Raises:
+        ConfigurationError: The extension cannot make it.
+    """
+    from aar.providers.presets import PRESETS
+
+    if name in PRESETS or name in base.config.providers or not base.config.extensions.enabled:
+        return None
+    manager = manager_of(base)
+    manager.wait()
+    found = manager.provider(name)
+    if found is None:
+        return None
+    from aar.extensions.replaced import GuardedProvider
+    from aar.providers.base import Provider
+
+    extension, factory = found
+    settings = dict(extension.api.settings)
+    try:
+        made = extension.worker.call_now(
+            factory, model, settings, seconds=base.config.extensions.load_seconds
+        )
+    except Exception as error:
+        log_failure(f"the provider {name} could not be made", error)
+        whose = f"The provider {name} of the extension {extension.name}"
+        raise ConfigurationError(f"{whose} failed: {error}") from error
+    if not isinstance(made, Provider):
+        whose = f"The provider {name} of the extension {extension.name}"
+        raise ConfigurationError(f"{whose} is no aar.providers.base.Provider; tell its author.")
+    return GuardedProvider(name, made, extension.name)
+
+
+@dataclass
+class _Joined:
+    """A session in which extensions take part."""
+
+    session: Session
+    hooks: SessionHooks
+    here: ExtensionsInSession | None = None
+    manager: ExtensionManager | None = None
+    agents: WeakSet[Agent] = field(default_factory=lambda: WeakSet["Agent"]())
+
+
+class RuntimeExtensions:
+    """What a runtime does with extensions.
+
+    Args:
+        runtime: The runtime.
+
+    Attributes:
+        on_loaded: Called when extensions were loaded or reloaded; must be short.
+        on_panels: Called when panels changed; must be short.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.on_loaded: list[Callable[[], None]] = []
+        self.on_panels: list[Callable[[], None]] = []
+        self._joined: dict[str, _Joined] = {}
+        self._specs: dict[str, ToolSpec] = {}
+        self._told: list[str] = []
+        self._registered_of: ExtensionManager | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def manager(self) -> ExtensionManager:
+        """The extensions of this runtime."""
+        return manager_of(self._runtime.base)
+
+    @property
+    def extensions(self) -> tuple[Extension, ...]:
+        """Those that were loaded so far."""
+        return self.manager.loaded if self.manager.done.done() else ()
+
+    # --- joining sessions --------------------------------------------------------------------------------
+
+    def begin(self, session: Session, hooks: SessionHooks) -> None:
+        """Load extensions in the background, and let them into ``session`` once they are there."""
+        joined = self._joined.get(session.session_id)
+        if joined is None or joined.session is not session:
+            self._joined[session.session_id] = _Joined(session, hooks)
+        self.manager.begin()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if joined is None or joined.session is not session:
+            task = loop.create_task(self.ready(session))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def ready(self, session: Session) -> None:
+        """Wait until extensions are loaded and take part in ``session``; tell there what went wrong."""
+        manager = self.manager
+        if not manager.done.done():
+            await asyncio.shield(asyncio.wrap_future(manager.done))
+        self._register(manager)
+        joined = self._joined.get(session.session_id)
+        if joined is None or joined.session is not session or joined.manager is manager:
+            return
+        joined.manager = manager
+        for problem in manager.problems:
+            self._tell(session, problem)
+        if manager.loaded:
+            self._join(joined, manager)
+            _call_all(self.on_loaded)
+
+    def _tell(self, session: Session, message: str) -> None:
+        if message in self._told:
+            return
+        self._told.append(message)
+        try:
+            session.append(Notice(level="warning", code="extension", message=message))
+        except StorageError:
+            return
+
+    def _join(self, joined: _Joined, manager: ExtensionManager) -> None:
+        from aar.extensions.in_session import ExtensionsInSession, Facts
+        from aar.extensions.replaced import PromptParts
+
+        runtime = self._runtime
+        facts = Facts(
+            joined.session,
+            runtime.workspace,
+            lambda: runtime.mode,
+            runtime.wall,
+            lambda: runtime.active.name,
+            runtime.config.extensions.hook_seconds,
+            log_failure,
+            self._changed,
+        )
+        here = joined.here = ExtensionsInSession(facts, manager.loaded)
+        listeners = here.listeners()
+        planner, memory = manager.part("planner"), manager.part("memory")
+        if planner is not None or memory is not None:
+            listeners.append(("prompt_submit", PromptParts(here, planner, memory).heard))
+        joined.hooks.take_listeners(listeners)
+        for agent in joined.agents:
+            self._equip(agent, joined)
+
+    def _changed(self) -> None:
+        _call_all(self.on_panels)
+
+    # --- agents ------------------------------------------------------------------------------------------
+
+    def equip(self, agent: Agent, session: Session) -> None:
+        """Let the parts that extensions replaced work in ``agent``, now or once they are loaded."""
+        joined = self._joined.get(session.session_id)
+        if joined is not None:
+            joined.agents.add(agent)
+            self._equip(agent, joined)
+
+    def _equip(self, agent: Agent, joined: _Joined) -> None:
+        here, manager = joined.here, joined.manager
+        if here is None or manager is None:
+            return
+        from aar.extensions.replaced import ReplacedCallHandler, ReplacedGuardrails
+
+        guardrails, handler = manager.part("guardrails"), manager.part("call_handler")
+        if guardrails is not None:
+            owner, make = guardrails
+            agent.make_guardrails = lambda config: ReplacedGuardrails(owner, make, config, here.failed)
+        if handler is not None:
+            owner, part = handler
+            agent.executor.around = ReplacedCallHandler(owner, part, here.failed, here.facts.hook_s)
+
+    def dressed(self, session: Session, prompt: SystemPrompt, facts: Mapping[str, Any]) -> SystemPrompt:
+        """Return a system prompt with what extensions add to it, or make of it."""
+        joined = self._joined.get(session.session_id)
+        if joined is None or joined.here is None or joined.manager is None:
+            return prompt
+        layers = tuple(
+            PromptLayer(name="extension", source=f"{extension.name}: {name}", text=text)
+            for extension in joined.manager.loaded
+            for name, text in extension.registered.prompts
+        )
+        if layers:
+            prompt = replace(prompt, layers=(*prompt.layers, *layers))
+        builder = joined.manager.part("prompt_builder")
+        if builder is None:
+            return prompt
+        from aar.extensions.replaced import rebuilt_prompt
+
+        return rebuilt_prompt(*builder, prompt, facts, joined.here.failed)
+
+    # --- tools -------------------------------------------------------------------------------------------
+
+    def _register(self, manager: ExtensionManager) -> None:
+        """Put the tools of extensions into the registry, once; names that are taken stay as they are."""
+        if self._registered_of is manager:
+            return
+        self._registered_of = manager
+        registry = self._runtime.registry
+        for extension in manager.loaded:
+            for tool in extension.registered.tools:
+                if tool.name in registry or tool.name.startswith("mcp_"):
+                    whose = f"The tool {tool.name} of the extension {extension.name}"
+                    manager.problems.append(f"{whose} is left out: aar has one of that name.")
+                    continue
+                spec = tool.spec(_there(extension), self._judge)
+                registry.register(spec)
+                self._specs[spec.name] = spec
+        if manager.loaded or (self._runtime.base.paths.cache / _THEMES).exists():
+            write_themes(self._runtime.base, manager)
+
+    def _judge(self, what: str, subject: str) -> str | None:
+        """Tell why policy does not let a tool do something that its call did not name."""
+        policy = self._runtime.policy()
+        if what == "command":
+            decision = policy.check_command(subject)
+            refused = decision.decision == "deny" or decision.hard_stop
+            return "; ".join(decision.reasons) or "the rules do not allow this command" if refused else None
+        path = self._runtime.files().resolve(subject)
+        verdict = policy.path("read" if what == "read" else "write", path)
+        if verdict.decision == "deny" or (verdict.decision == "ask" and verdict.by == "policy"):
+            return "; ".join(verdict.reasons) or f"the rules do not allow it for {subject}"
+        return None
+
+    def has(self, name: str) -> bool:
+        """Tell whether a tool comes from an extension."""
+        return name in self._specs
+
+    def specs(self, allowed: Callable[[str], bool]) -> tuple[ToolSpec, ...]:
+        """Return the tools of extensions that the settings and ``allowed`` let through."""
+        enabled = self._runtime.config.tools.enabled
+        return tuple(
+            spec
+            for spec in self._specs.values()
+            if (enabled is None or spec.name in enabled) and allowed(spec.name)
+        )
+
+    def callable_names(self, names: Container[object], allowed: Callable[[str], bool]) -> Container[object]:
+        """Return ``names``, and those of extensions that the settings and ``allowed`` let through."""
+        return _Names(names, lambda name: any(spec.name == name for spec in self.specs(allowed)))
+
+    def settle_names(self) -> None:
+        """Load extensions now where ``[tools] enabled`` names a tool that only they may have."""
+        enabled = self._runtime.config.tools.enabled or ()
+        registry = self._runtime.registry
+        if any(not name.startswith("mcp_") and name not in registry for name in enabled):
+            self.manager.wait()
+            self._register(self.manager)
+
+    # --- panels ------------------------------------------------------------------------------------------
+
+    def here(self, session: Session) -> ExtensionsInSession | None:
+        """Return the extensions that take part in ``session``; ``None``: none do, or not yet."""
+        joined = self._joined.get(session.session_id)
+        return None if joined is None else joined.here
+
+    def panels(self, session: Session) -> tuple[Panel, ...]:
+        """Return the panels of ``session`` as they are now."""
+        here = self.here(session)
+        return () if here is None else here.panels
+
+    # --- its life ----------------------------------------------------------------------------------------
+
+    async def reload(self) -> list[str]:
+        """Put all extensions away and load them anew; return what went wrong."""
+        old = self.manager
+        for joined in self._joined.values():
+            if joined.here is not None:
+                await joined.here.aclose()
+            joined.hooks.take_listeners(())
+            joined.here = joined.manager = None
+            for agent in joined.agents:
+                agent.make_guardrails = None
+                agent.executor.around = None
+        for name in self._specs:
+            self._runtime.registry.remove(name)
+        self._specs.clear()
+        self._told.clear()
+        self._registered_of = None
+        await asyncio.to_thread(old.close)
+        manager = self._runtime.base.kept[_KEPT] = make_manager(self._runtime.base)
+        for joined in tuple(self._joined.values()):
+            await self.ready(joined.session)
+        _call_all(self.on_loaded)
+        _call_all(self.on_panels)
+        return list(manager.problems)
+
+    async def aclose(self) -> None:
+        """Put all extensions away."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        manager: ExtensionManager | None = self._runtime.base.kept.pop(_KEPT, None)
+        if manager is not None:
+            await asyncio.to_thread(manager.close)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """A set of names that grows with what is loaded."""
+
+    names: Container[object]
+    more: Callable[[str], bool]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names or (isinstance(name, str) and self.more(name))
+
+
+def _call_all(listeners: list[Callable[[], None]]) -> None:
+    for listener in tuple(listeners):
+        listener()
+
+
+def _there(extension: Extension) -> Any:
+    async def run(function: Callable[..., Any], arguments: Sequence[Any], seconds: float) -> Any:
+        from aar.extensions.worker import ExtensionTroubleError
+        from aar.protocol.errors import ToolCategory, ToolFailure
+
+        try:
+            return await extension.worker.call(function, *arguments, seconds=seconds)
+        except ExtensionTroubleError as error:
+            raise ToolFailure(
+                ToolCategory.TIMEOUT, f"The extension {extension.name} did not answer: {error}."
+            ) from None
+
+    return run
+
+
+def themes_folder(base: Base) -> Path:
+    """Return the folder of the themes of extensions, made anew with each load."""
+    return base.paths.cache / _THEMES
+
+
+def write_themes(base: Base, manager: ExtensionManager) -> None:
+    """Write the themes of extensions where the screen finds them, also before extensions are loaded again."""
+    import tomlkit
+
+    folder = themes_folder(base)
+    themes = manager.themes()
+    try:
+        if not themes and not folder.exists():
+            return
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for file in folder.glob("*.toml"):
+            if file.stem not in themes:
+                file.unlink()
+        for name, table in themes.items():
+            file, text = folder / f"{name}.toml", tomlkit.dumps(table)
+            if not file.exists() or file.read_text(encoding="utf-8") != text:
+                file.write_text(text, encoding="utf-8")
+    except (OSError, TypeError) as error:
+        log_failure("themes of extensions could not be kept", error)
