@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import sys
 import tempfile
@@ -58,6 +59,29 @@ async def _rows(store: CheckpointStore, root: Path) -> None:
     report = await _timed("gc", lambda: store.gc())
     print(f"  {'size before and after gc':<28} {size / 1e6:8.1f} MB {report.bytes_after / 1e6:8.1f} MB")
     await _timed("first after gc", lambda: store.capture("manual"))
+
+
+async def row(files: int) -> list[float]:
+    """Return milliseconds of a first checkpoint, one after a small change, and an undo of it, at one size."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name, "w")
+        root.mkdir()
+        _fill(root, files)
+        spawner = ProcessSpawner(root)
+        store = CheckpointStore(Path(name, "kept"), root, spawner)
+        times = [time.perf_counter()]
+        try:
+            first = await store.capture("manual")
+            times.append(time.perf_counter())
+            (root / "d1/s0/f1.py").write_text("changed")
+            await store.capture("auto")
+            times.append(time.perf_counter())
+            now = await store.capture("undo")
+            await store.restore(await store.compare(now.state, first.state))
+            times.append(time.perf_counter())
+        finally:
+            spawner.close()
+    return [(end - begin) * 1000 for begin, end in itertools.pairwise(times)]
 
 
 async def _timed(label: str, work):  # type: ignore[no-untyped-def]
