@@ -10,7 +10,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+# No example fails for being slow: the machine may be busy.
+settings.register_profile("any machine", settings(), deadline=None)
+settings.load_profile("any machine")
 _FOREIGN = ("_API_KEY", "_TOKEN", "_SECRET", "_BASE_URL")
 
 
