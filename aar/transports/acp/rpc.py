@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from aar.transports.acp.messages import (
     CANCELLED,
@@ -20,18 +20,25 @@ from aar.transports.acp.messages import (
     parse,
     result_message,
 )
-from aar.transports.acp.wire import Wire
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 """Called at once when the line is read, in the order of the lines; what it returns is awaited in a task."""
 Notified = Callable[[dict[str, Any]], None]
 
 
+class Sender(Protocol):
+    """Where messages to the client go."""
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Queue a message; those of one caller go out in their order."""
+        ...
+
+
 class Connection:
     """Both directions over a wire. Requests run side by side; answers go out as they are ready.
 
     Args:
-        wire: The lines.
+        wire: Takes what is sent.
         requests: Handlers by method.
         notifications: Handlers by method; unknown notifications are ignored.
         explain: Turns an exception that is no `RpcError` into one.
@@ -40,7 +47,7 @@ class Connection:
 
     def __init__(
         self,
-        wire: Wire,
+        wire: Sender,
         requests: dict[str, Handler],
         notifications: dict[str, Notified],
         explain: Callable[[str, BaseException], RpcError],

@@ -18,8 +18,7 @@ from aar.transports.acp.messages import (
     RpcError,
     invalid_params,
 )
-from aar.transports.acp.rpc import Connection, Handler
-from aar.transports.acp.wire import Wire
+from aar.transports.acp.rpc import Connection, Handler, Sender
 
 if TYPE_CHECKING:
     from aar.core.session import Session
@@ -38,11 +37,11 @@ class Server:
     """Serves one editor: many sessions at once, in different folders.
 
     Args:
-        wire: Lines from and to it.
+        wire: Takes what is sent to it.
         options: For `open_runtime`; the working folder comes with each session.
     """
 
-    def __init__(self, wire: Wire, options: Mapping[str, Any]) -> None:
+    def __init__(self, wire: Sender, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
         self._client = ClientCapabilities()
         self._initialized = False
@@ -70,6 +69,10 @@ class Server:
     def greeted(self, params: dict[str, Any]) -> None:
         """Take note of an ``initialize`` that was answered already."""
         self._client, self._initialized = ClientCapabilities(params), True
+
+    def has_session(self, session_id: str) -> bool:
+        """Tell whether a session is open."""
+        return session_id in self._sessions
 
     async def aclose(self) -> None:
         """End all turns and processes."""

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from aar.transports.cli.options import runtime_options, take_runtime_options
+from aar.transports.cli.web_options import demand_web, web_options
 
 _EDITORS = ("zed", "jetbrains", "neovim", "emacs", "vscode", "toad", "registry")
 
@@ -17,11 +18,14 @@ _EDITORS = ("zed", "jetbrains", "neovim", "emacs", "vscode", "toad", "registry")
     "--print-config", "editor", type=click.Choice(_EDITORS), help="Print what sets this editor up, and end."
 )
 @click.option("--login", is_flag=True, help="Ask for a provider's key in the terminal, keep it, and end.")
+@click.option("--http", "over_http", is_flag=True, help="Serve clients elsewhere over HTTP instead.")
+@web_options
 @runtime_options
-def acp(editor: str | None, login: bool, **values: Any) -> int:
+def acp(editor: str | None, login: bool, over_http: bool, **values: Any) -> int:
     """Serve an editor over standard input and output (Agent Client Protocol).
 
-    Editors start this themselves; `aar acp --print-config zed` prints how to tell them.
+    Editors start this themselves; `aar acp --print-config zed` prints how to tell them. With --http, clients
+    elsewhere connect to the address that is printed; each request must show its token.
     """
     if editor is not None:
         from aar.transports.acp.snippets import snippet
@@ -30,7 +34,8 @@ def acp(editor: str | None, login: bool, **values: Any) -> int:
         return 0
     if login:
         return _login()
-    if sys.stdin.isatty():
+    where = {name: values.pop(name) for name in ("host", "port", "hosts", "token_file")}
+    if sys.stdin.isatty() and not over_http:
         from aar.protocol.errors import UsageError
 
         raise UsageError(
@@ -42,6 +47,11 @@ def acp(editor: str | None, login: bool, **values: Any) -> int:
         import os
 
         os.chdir(folder)
+    if over_http:
+        demand_web()
+        from aar.transports.acp.http import serve_http
+
+        return serve_http(options, **where)
     from aar.transports.acp.serve import serve
 
     return serve(options)

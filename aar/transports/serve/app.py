@@ -16,7 +16,7 @@ from starlette.routing import Route
 from aar.protocol.errors import AarError
 from aar.runtime.base import log_failure
 from aar.transports.serve import api, openapi
-from aar.transports.serve.guard import Guard, error_body
+from aar.transports.serve.guard import MAX_BODY, Guard, error_body
 from aar.transports.serve.house import FullError, House, NotHereError, http_status
 from aar.transports.serve.models import anthropic, listing, openai
 
@@ -52,8 +52,7 @@ def make_app(house: House, token: str, *, hosts: Collection[str] = (), max_body:
         routes=routes, exception_handlers={**failures, HTTPException: _no_such, Exception: _defect}
     )
     app.state.house = house
-    limits = {} if max_body is None else {"max_body": max_body}
-    return Guard(app, token, hosts=hosts, open_paths=OPEN_PATHS, **limits)
+    return Guard(app, token, hosts=hosts, open_paths=OPEN_PATHS, max_body=max_body or MAX_BODY)
 
 
 async def _file(name: str, kind: str, _request: Request) -> Response:
