@@ -1,9 +1,11 @@
-"""Prompts that aar writes well: rules for a project, reviews, commits, pull requests; files to attach."""
+"""Prompts that aar writes well: rules for a project, commits, pull requests; files to attach."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from aar.commands import git_facts
 from aar.commands.base import (
@@ -15,6 +17,7 @@ from aar.commands.base import (
     UiAction,
     need_no_argument,
 )
+from aar.config.files import UnusableFileError, read_regular
 from aar.protocol.errors import ToolFailure, UsageError
 
 _INIT = """\
@@ -33,23 +36,24 @@ Only what you found in the files: no generalities, nothing invented. {existing}"
 _EXISTS = "There is an AGENTS.md already: keep what is still true and improve it."
 _FRESH = "There is none yet."
 
-_REVIEW = """\
-Review {subject}. Do not change any file.
-
-Read the changed code and as much around it as you need, and run the tests if that helps. Look for: wrong
-results and missed cases, broken callers, data loss, races, security holes, missing tests, and code that is
-harder than it need be. For each finding give the file and line, what goes wrong in which case, and how to
-mend it; the most serious first. Leave matters of taste out. If there is nothing serious, say so in one
-sentence.{focus}"""
-
 _COMMIT = """\
 Commit the changes of this repository, on the branch {branch}.
 
 {what} Look at the diff first (`git diff` and `git diff --staged` show what is cut above). Leave out what does
 not belong: secrets, build results, debugging code; say so if there is any. Write the message in the style of
 the last commits: a subject of at most 72 characters that says what the change does, and a body only if the
-reason is not obvious. Do not push, do not amend, do not skip hooks; if a hook fails, tell me what it
-said.{wish}"""
+reason is not obvious; a template of the repository that is attached holds. Do not push, do not amend, do not
+skip hooks; if a hook fails, tell me what it said.{wish}"""
+_COMMIT_FILES = (".gitmessage", ".github/commit-template.txt", ".commitlintrc", ".commitlintrc.json")
+_PR_FILES = (
+    ".github/pull_request_template.md",
+    ".github/PULL_REQUEST_TEMPLATE.md",
+    "pull_request_template.md",
+    "docs/pull_request_template.md",
+    ".gitlab/merge_request_templates/Default.md",
+)
+_HOOK_FILES = (".pre-commit-config.yaml", "lefthook.yml")
+_MAX_TEMPLATE = 8_000
 _STAGED = "Some changes are staged: commit exactly those."
 _UNSTAGED = "Nothing is staged: stage what belongs together, by name, not with `git add -A`."
 
@@ -59,7 +63,8 @@ Open a pull request for the branch {branch}{onto}.
 Read the commits and the diff. Make sure that everything is committed; if not, stop and tell me. Push the
 branch to its remote (never by force), then open the pull request with the tool of this host (`gh pr create`,
 `glab mr create`) if it is there, else print title and text for me. Title: what the change does, at most 72
-characters. Text: why, what changed, how it was checked, what a reviewer should look at.{wish}"""
+characters. Text: why, what changed, how it was checked, what a reviewer should look at; in the form of the
+template, if one is attached.{wish}"""
 
 
 async def _init(context: Context, argument: str) -> Result:
@@ -68,33 +73,6 @@ async def _init(context: Context, argument: str) -> Result:
     there = await asyncio.to_thread((context.runtime.workspace / "AGENTS.md").exists)
     prompt = _INIT.format(existing=_EXISTS if there else _FRESH)
     return Submit(prompt, "Writing AGENTS.md from what the repository tells.")
-
-
-async def _review(context: Context, argument: str) -> Result:
-    """Let the agent review the changes, or those against a branch or commit."""
-    branch = await git_facts.need_repository(context)
-    first, _, rest = argument.partition(" ")
-    against = await _commit_of(context, first)
-    focus = rest.strip() if against else argument
-    if against:
-        subject = f"the changes since {first}"
-        diff = await git_facts.diff(context, f"{against}...HEAD")
-    else:
-        subject, diff = "the uncommitted changes of this repository", await git_facts.diff(context, "HEAD")
-    status = await git_facts.git(context, "status", "--short") or ""
-    if not diff.strip() and not status.strip():
-        return Failure("There is nothing to review; /review BRANCH compares with a branch.")
-    wish = f"\n\nLook at this above all: {focus}" if focus else ""
-    facts = (("branch", branch), ("git status", status), ("git diff", diff))
-    return Submit(_REVIEW.format(subject=subject, focus=wish), f"Reviewing {subject}.", facts)
-
-
-async def _commit_of(context: Context, word: str) -> str | None:
-    """Return the commit that ``word`` names; ``None``: it is no name of one."""
-    if not word or word.startswith("-"):
-        return None
-    found = await git_facts.git(context, "rev-parse", "--verify", "-q", f"{word}^{{commit}}")
-    return found.strip() if found else None
 
 
 async def _commit(context: Context, argument: str) -> Result:
@@ -109,10 +87,27 @@ async def _commit(context: Context, argument: str) -> Result:
         ("git status", status),
         ("git diff --staged", staged),
         ("git diff", await git_facts.diff(context)),
+        *await asyncio.to_thread(_habits, context.runtime.workspace, _COMMIT_FILES),
     )
     what = _STAGED if staged.strip() else _UNSTAGED
     prompt = _COMMIT.format(what=what, branch=branch, wish=_wish(argument))
     return Submit(prompt, f"Committing on {branch}.", facts)
+
+
+def _habits(root: Path, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the repository's own templates, and which hooks git will run."""
+    found: list[tuple[str, str]] = []
+    for name in names:
+        with suppress(UnusableFileError):
+            data = read_regular(root / name, _MAX_TEMPLATE, inside=root.resolve())
+            if data:
+                found.append((name, data[:_MAX_TEMPLATE].decode("utf-8", "replace")))
+    if names is _COMMIT_FILES:
+        places = (*(root / ".git/hooks").glob("*"), *(root / ".husky").glob("[a-z]*"))
+        hooks = sorted(path.name for path in places if path.is_file() and path.suffix != ".sample")
+        hooks += [name for name in _HOOK_FILES if (root / name).is_file()]
+        found.append(("hooks that run on a commit", "\n".join(hooks)))
+    return found
 
 
 def _wish(argument: str) -> str:
@@ -134,6 +129,7 @@ async def _pr(context: Context, argument: str) -> Result:
         ("commits", log),
         ("git status", await git_facts.git(context, "status", "--short") or ""),
         ("git diff --stat", stat),
+        *await asyncio.to_thread(_habits, context.runtime.workspace, _PR_FILES),
     )
     prompt = _PR.format(branch=branch, onto=f" onto {base}" if base else "", wish=_wish(argument))
     return Submit(prompt, f"Preparing a pull request for {branch}.", facts)
@@ -154,17 +150,10 @@ async def _attach(context: Context, argument: str) -> Result:
     return UiAction("attach", {"path": path})
 
 
-def _complete_review(context: Context, text: str) -> Sequence[str]:
-    return [word for word in ("main", "origin/main", "HEAD~1") if text and word.startswith(text)]
-
-
 def commands() -> list[Command]:
     """Return the commands of this family."""
     return [
         Command("init", "Let the agent write AGENTS.md, the rules of this project.", _init, group="work"),
-        Command("review", "Let the agent review your changes, or those since a branch or commit.", _review,
-                usage="[BRANCH] [FOCUS]", group="work", complete=_complete_review,
-                example="/review main error handling"),
         Command("commit", "Let the agent commit the changes with a fitting message.", _commit,
                 usage="[WISH]", group="work"),
         Command("pr", "Let the agent open a pull request for this branch.", _pr, usage="[WISH]",

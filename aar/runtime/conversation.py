@@ -7,9 +7,9 @@ how model, mode and session are changed, is the same for all of them and stands 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from aar.config.schema import PermissionMode
 from aar.config.tighten import stricter_mode
@@ -18,8 +18,8 @@ from aar.core.context_parts import Part, context_breakdown
 from aar.core.prompt import MODE_NOTES
 from aar.core.prompt_queue import Prompt, as_prompt
 from aar.core.session import Session
-from aar.protocol.errors import UsageError
-from aar.protocol.events import Compaction, ContextEvent, Event, Setting
+from aar.protocol.errors import AarError, UsageError
+from aar.protocol.events import Compaction, ContextEvent, Event, Notice, Setting
 from aar.protocol.messages import ContentBlock, TextBlock
 from aar.runtime.audit import keep_audit
 from aar.runtime.base import log_failure
@@ -30,6 +30,7 @@ from aar.runtime.undo import Undo
 EventHandler = Callable[[Event], None]
 SessionHandler = Callable[[Session], None]
 ResultHandler = Callable[[RunResult], None]
+T = TypeVar("T")
 
 
 class Conversation:
@@ -52,6 +53,7 @@ class Conversation:
         self.titles = Titles(runtime)
         self._task: asyncio.Task[None] | None = None
         self._cut_short = False
+        self._beside: asyncio.Task[Any] | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._on_event: list[EventHandler] = []
         self._on_session: list[SessionHandler] = []
@@ -98,8 +100,50 @@ class Conversation:
         if self.running:
             self.agent.steer(prompt)
             return "steer"
-        self._start(as_prompt(prompt), "prompt")
+        if self.runtime.extras.counsel.routing:
+            self._task = asyncio.get_running_loop().create_task(self._routed(as_prompt(prompt)))
+        else:
+            self._start(as_prompt(prompt), "prompt")
         return "run"
+
+    async def _routed(self, prompt: Prompt) -> None:
+        """Let the router choose who takes a prompt, then start its run."""
+        from aar.runtime.review import route_prompt
+
+        words = "\n".join(block.text for block in prompt if isinstance(block, TextBlock))
+        chosen = None
+        try:
+            chosen = await route_prompt(self.runtime, self.session, words)
+        finally:
+            self._task = None
+        agent, model = chosen or (None, None)
+        try:
+            if agent is not None:
+                self.set_agent(None if agent == "none" else agent, by="router")
+            if model is not None:
+                self.set_model(model, by="router")
+        except AarError as error:
+            self.session.append(Notice(level="warning", code="router", message=str(error)))
+        self._start(prompt, "prompt")
+
+    async def beside(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Do what is no run of the agent, such as a review; `interrupt` ends it, and gives ``None``.
+
+        Raises:
+            UsageError: A run is under way.
+        """
+        if self.running:
+            work.close()
+            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
+        task = asyncio.get_running_loop().create_task(work)
+        self._beside = task
+        self._task = until = asyncio.get_running_loop().create_task(self._until(task))
+        try:
+            await asyncio.wait({until})
+        finally:
+            task.cancel()
+            self._beside = None
+        return None if task.cancelled() else task.result()
 
     def enqueue(self, prompt: str | Sequence[ContentBlock]) -> None:
         """Let ``prompt`` wait until the present run is over; it starts at once where none is."""
@@ -119,7 +163,9 @@ class Conversation:
 
     def interrupt(self) -> None:
         """End the present run at once. What was shown is kept; what waits in the queue goes on waiting."""
-        if self.agent.running:
+        if self._beside is not None:
+            self._beside.cancel()
+        elif self.agent.running:
             self.agent.cancel()
         elif self._task is not None:
             # The run is about to begin: it begins, so that the prompt is in the session, and ends.
@@ -198,7 +244,7 @@ class Conversation:
         self._task = asyncio.get_running_loop().create_task(self._until(work))
         return await asyncio.shield(work)
 
-    async def _until(self, work: asyncio.Task[Compaction | None]) -> None:
+    async def _until(self, work: asyncio.Task[Any]) -> None:
         try:
             await asyncio.wait({work})
         finally:

@@ -1,21 +1,117 @@
-"""What stands beside a prompt and an answer: notes that fit, advisors, a critic. Nothing unless it is set.
+"""What stands beside a prompt and an answer: notes that fit, advisors, a critic, a router.
 
-The parts are imported when they are first needed: most runs need none of them.
+All but the notes are off unless they are asked for, because they cost tokens. The parts are imported when
+they are first needed: most runs need none of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from aar.protocol.events import Event, ToolCall
+from aar.protocol.errors import AarError
+from aar.protocol.events import Event, Notice, ToolCall
+from aar.protocol.messages import ResourceBlock, TextBlock
 
 if TYPE_CHECKING:
     from aar.core.agent import Agent
+    from aar.core.run_record import RunRecord
     from aar.core.session import Session
+    from aar.orchestration.critic import CriticSettings
+    from aar.orchestration.router import Choice
     from aar.protocol.notes import NoteKeeper
     from aar.runtime.notes import SessionNotes
     from aar.runtime.parts import Runtime
+
+_SAID_CHARS = 12_000
+
+
+class Counsel:
+    """What the user wants beside prompts and answers; it may change while the session lives.
+
+    Args:
+        runtime: Settings (``[agents] advisors critic routes router``) and agents.
+
+    Attributes:
+        advisors: Agents that are asked before each turn.
+        critic: Who judges answers; ``None``: nobody.
+        routing: Whether the router acts; a person who chooses an agent or model turns it off.
+
+    Raises:
+        ConfigurationError: A setting is wrong.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        table: dict[str, Any] = runtime.config.agents
+        self.advisors: tuple[str, ...] = ()
+        self.critic: CriticSettings | None = None
+        self.routing = bool(table.get("routes")) or table.get("router") is True
+        if table.get("advisors"):
+            from aar.orchestration.advisors import advisor_names
+
+            self.advisors = advisor_names(table["advisors"], runtime.extras.profiles)
+        if table.get("routes"):
+            from aar.orchestration.router import routes_of
+
+            routes_of(table["routes"], runtime.extras.profiles)
+        if table.get("critic"):
+            from aar.orchestration.critic import critic_settings
+
+            self.critic = critic_settings(table["critic"])
+
+    async def route(self, prompt: str, session: Session) -> Choice | None:
+        """Return who takes a prompt; ``None``: whoever works.
+
+        The rules come first. The small model is asked only with ``[agents] router = true``.
+
+        Raises:
+            AarError: A rule is wrong, or the small model gave no answer.
+        """
+        from aar.orchestration.router import by_answer, by_rule, routes_of, routing_question
+
+        runtime = self._runtime
+        profiles = runtime.extras.profiles
+        table: dict[str, Any] = runtime.config.agents
+        choice = by_rule(routes_of(table.get("routes"), profiles), prompt)
+        if choice is not None or table.get("router") is not True:
+            return choice
+        answer = await ask_small(
+            runtime, session, routing_question(prompt, profiles), "router", max_tokens=30
+        )
+        return by_answer(answer, profiles)
+
+
+async def ask_small(
+    runtime: Runtime, session: Session, question: str, name: str, *, system: str = "", max_tokens: int = 800
+) -> str:
+    """Ask the small model (the main one where there is none); its cost counts in the session.
+
+    Args:
+        runtime: All parts.
+        session: Which pays.
+        question: For the model.
+        name: Agent id under which the cost is stored.
+        system: System prompt.
+        max_tokens: Of the answer.
+
+    Raises:
+        AarError: There was no answer.
+    """
+    from aar.protocol.events import ProviderMeta
+    from aar.protocol.ids import new_id
+    from aar.runtime.small import SmallJobs
+
+    jobs = SmallJobs(runtime.small_models.model(runtime.active), runtime.base)
+    answer = await jobs.ask_once(question, system, max_tokens)
+    meta = ProviderMeta(
+        provider=jobs.active.name.partition("/")[0],
+        model=jobs.active.model,
+        usage=jobs.usage,
+        cost_usd=jobs.cost_usd,
+    )
+    session.append(meta, scope=session.scope(new_id(), name))
+    return answer
 
 
 def attach_counsel(runtime: Runtime, session: Session, agent: Agent) -> None:
@@ -23,6 +119,10 @@ def attach_counsel(runtime: Runtime, session: Session, agent: Agent) -> None:
     memory = runtime.config.memory
     if memory.enabled and memory.recall:
         agent.counsel.append(_Recall(runtime, session))
+    runtime.extras.counsel  # noqa: B018 - what is wrong with its settings is told now, not in a run
+    beside = _Beside(runtime, session, agent)
+    agent.counsel.append(beside.advise)
+    agent.reviewers.append(beside.criticise)
 
 
 class _Recall:
@@ -42,6 +142,66 @@ class _Recall:
 
             self._notes = SessionNotes(self._runtime, self._session)
         return await self._notes.recall(prompt)
+
+
+class _Beside:
+    """Advisors and critic of one agent."""
+
+    def __init__(self, runtime: Runtime, session: Session, agent: Agent) -> None:
+        self._runtime, self._session, self._agent = runtime, session, agent
+        self._prompt = ""
+        self._rounds: tuple[str | None, int] = (None, 0)
+
+    async def advise(self, prompt: str) -> Sequence[Event]:
+        """Return the advice of all advisors on a prompt; an `aar.core.agent.Counsel`."""
+        self._prompt = prompt
+        names = self._runtime.extras.counsel.advisors
+        if not names:
+            return ()
+        from aar.orchestration.advisors import advice_event, ask_all
+        from aar.orchestration.handoff import quoted
+
+        extras = self._runtime.extras
+        place = extras.main_place(self._session, lambda: self._agent)
+        said = quoted(self._session.messages()[:-1], _SAID_CHARS)
+        advisors = [extras.profile(name) for name in names]
+        answers = await ask_all(place, self._session, advisors, prompt, before_work=True, said=said)
+        return [advice_event(answer) for answer in answers]
+
+    async def criticise(self, record: RunRecord) -> Event | None:
+        """Return what the critic wants done better, if anything; an `aar.core.agent.Reviewer`."""
+        settings = self._runtime.extras.counsel.critic
+        if settings is None or not (record.text.strip() or record.diffs):
+            return None
+        run_id, done = self._rounds
+        done = done if run_id == record.run_id else 0
+        if done >= settings.rounds:
+            return None
+        self._rounds = (record.run_id, done + 1)
+        from aar.orchestration.consult import consult
+        from aar.orchestration.critic import VERDICT_SCHEMA, critic_facts, critic_profile, verdict_events
+
+        facts = critic_facts(self._prompt, record.text, record.diffs)
+        content = [ResourceBlock(uri=name, text=text) for name, text in facts]
+        words = TextBlock(text="Judge this work.")
+        place = self._runtime.extras.main_place(self._session, lambda: self._agent)
+        profile = critic_profile(settings)
+        try:
+            said = await consult(
+                place, record, profile, [*content, words], title="judge the answer", schema=VERDICT_SCHEMA
+            )
+        except AarError as error:
+            record.append(
+                Notice(level="warning", code="critic", message=f"The critic was not asked: {error}")
+            )
+            return None
+        if said.problem:
+            record.append(Notice(level="warning", code="critic", message=said.problem))
+            return None
+        told, sent_back = verdict_events(said.document, done + 1, settings.rounds)
+        if told is not None:
+            record.append(told)
+        return sent_back
 
 
 def notes_for(

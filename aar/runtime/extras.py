@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aar.protocol.messages import ContentBlock
     from aar.protocol.tool import ToolSpec
     from aar.runtime.base import Base
+    from aar.runtime.counsel import Counsel
     from aar.runtime.hooks import SessionHooks
     from aar.runtime.parts import Runtime
 
@@ -62,6 +63,17 @@ class Extras:
         profiles, problems = load_profiles(self._runtime.base)
         self._runtime.notices += problems
         return profiles
+
+    @cached_property
+    def counsel(self) -> Counsel:
+        """Advisors, critic and router.
+
+        Raises:
+            ConfigurationError: A setting of theirs is wrong.
+        """
+        from aar.runtime.counsel import Counsel
+
+        return Counsel(self._runtime)
 
     @cached_property
     def agent_settings(self) -> dict[str, int]:

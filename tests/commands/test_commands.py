@@ -286,10 +286,6 @@ async def test_reviews_commits_and_requests_bring_facts_and_no_mentions(tmp_path
         assert [block.type for block in commit.content()] == ["resource", "resource", "resource", "text"]
         git(folder, "checkout", "-q", "-b", "topic")
         git(folder, "commit", "-qam", "Point to a")
-        review = await at.run("/review main the wording")
-        assert isinstance(review, Submit)
-        assert "above all: the wording" in review.prompt
-        assert "+see @a.txt" in dict(review.facts)["git diff"]
         request = await at.run("/pr")
         assert isinstance(request, Submit)
         assert "topic onto main" in request.prompt

@@ -262,6 +262,8 @@ async def _drive(
     show: Show,
     signals: Signals,
 ) -> int:
+    if content is not None and runtime.extras.counsel.routing:
+        await _route(runtime, session, content)
     agent: Agent = runtime.agent(session)
     earlier = runtime.opening_events(session)
     notices = list(runtime.notices)
@@ -285,6 +287,21 @@ async def _drive(
     fields = _finish(options, result, signals, show)
     show.finish(fields, result)
     return _told(show, fields["exit_code"])
+
+
+async def _route(runtime: Runtime, session: Session, content: Sequence[ContentBlock]) -> None:
+    """Let the router choose who does the task, unless --agent did."""
+    from aar.protocol.messages import TextBlock
+    from aar.runtime.review import route_prompt
+
+    if runtime.agent_name is not None:
+        return
+    words = "\n".join(block.text for block in content if isinstance(block, TextBlock))
+    agent, model = await route_prompt(runtime, session, words) or (None, None)
+    if agent not in (None, "none"):
+        runtime.set_agent(agent)
+    if model is not None:
+        runtime.set_model(model)
 
 
 def _finish(options: RunOptions, result: RunResult, signals: Signals, show: Show) -> dict[str, Any]:

@@ -1,0 +1,120 @@
+"""Asking another agent something beside a run: its events, its cost and its end are those of any child."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from aar.core.agent import Agent, RunResult
+from aar.core.output_schema import OutputSchema, run_in_limits
+from aar.orchestration.delegate import Child, Member
+from aar.orchestration.profiles import Profile
+from aar.protocol.errors import StorageError
+from aar.protocol.events import Event, Subagent
+from aar.protocol.ids import new_id
+from aar.protocol.messages import ContentBlock
+from aar.protocol.ports import Emit
+from aar.protocol.state import StopReason
+
+_TASK_CHARS = 200
+_WELL = frozenset({StopReason.END_TURN, StopReason.VERIFIED})
+
+
+@dataclass(frozen=True, slots=True)
+class Consultation:
+    """What came of asking an agent.
+
+    Attributes:
+        agent_id: Its id in the session.
+        result: How its run ended.
+        document: Its answer as JSON, where one was asked for and it is valid.
+        problem: Why there is no answer, in a sentence; empty: there is one.
+    """
+
+    agent_id: str
+    result: RunResult
+    document: Any = None
+    problem: str = ""
+
+
+async def consult(
+    place: Member,
+    emit: Emit,
+    profile: Profile,
+    content: Sequence[ContentBlock],
+    *,
+    title: str,
+    schema: Mapping[str, Any] | None = None,
+) -> Consultation:
+    """Let an agent answer, in a conversation of its own.
+
+    Args:
+        place: Of the agent that asks; what is used counts for its run, if one is under way.
+        emit: Into the session.
+        profile: Who is asked.
+        content: The question.
+        title: What it is about, in a few words.
+        schema: What the answer must be; ``None``: words.
+
+    Raises:
+        AarError: The agent's model cannot be used.
+        asyncio.CancelledError: It was called off; the end of the agent is recorded.
+    """
+    parent = place.parent()
+    if not parent.running:
+        # The limits of its last run do not bind what is asked after that.
+        parent.limits = None
+    agent_id = f"{profile.name}-{new_id()[-6:].lower()}"
+    made: list[Agent] = []
+    made.append(
+        place.team.make(profile, agent_id, parent, Member(place.team, place.depth + 1, lambda: made[0]))
+    )
+    child = Child(agent_id, profile, " ".join(title.split())[:_TASK_CHARS], made[0], place.depth + 1)
+    place.team.children[agent_id] = child
+    emit.append(_event(child, "start"))
+    reason, report = StopReason.CANCELLED, None
+    try:
+        async with place.team.slot(child.depth):
+            result, problems = await _run(child, place, content, schema)
+        child.result, reason, report = result, result.stop_reason, result.text
+        if parent.running:
+            parent.include(result)
+    finally:
+        # The session may be closed, when aar ends in the middle of it.
+        with suppress(StorageError):
+            emit.append(_event(child, "end", result=report, stop_reason=reason))
+    if child.agent.executor.outside.came:
+        parent.executor.outside.mark()
+    return _consultation(child, result, problems, schema)
+
+
+async def _run(
+    child: Child, place: Member, content: Sequence[ContentBlock], schema: Mapping[str, Any] | None
+) -> tuple[RunResult, list[str]]:
+    if schema is None:
+        return await child.agent.run(content, place.team.session), []
+    return await run_in_limits(child.agent, place.team.session, content, OutputSchema(schema))
+
+
+def _event(child: Child, action: str, **fields: object) -> Event:
+    common = {"profile": child.profile.name, "task": child.title, "agent_id": child.agent_id}
+    return Subagent.model_validate({"action": action, **common, **fields})
+
+
+def _consultation(
+    child: Child, result: RunResult, problems: list[str], schema: Mapping[str, Any] | None
+) -> Consultation:
+    if result.stop_reason not in _WELL:
+        told = (result.error or {}).get("message") or f"it ended with {result.stop_reason}"
+        return Consultation(child.agent_id, result, problem=f"{child.profile.name} gave no answer: {told}")
+    if problems:
+        return Consultation(
+            child.agent_id, result, problem=f"{child.profile.name} gave no usable answer: {problems[0]}"
+        )
+    if schema is None:
+        empty = "" if result.text.strip() else f"{child.profile.name} said nothing."
+        return Consultation(child.agent_id, result, problem=empty)
+    return Consultation(child.agent_id, result, document=json.loads(result.text))
