@@ -17,18 +17,24 @@ __version__ = "0.1.0"
 _HOMES = {
     "Agent": "aar.core.agent",
     "AgentConfig": "aar.core.agent",
+    "Conversation": "aar.runtime",
     "LoopGuardrails": "aar.core.guardrails",
+    "Message": "aar.protocol.messages",
     "PermissionManager": "aar.core.approvals",
     "Runtime": "aar.runtime",
     "SafetyPolicy": "aar.safety.policy",
     "Session": "aar.core.session",
     "SessionStore": "aar.memory.session_store",
+    "SideEffect": "aar.protocol.tool",
+    "TextBlock": "aar.protocol.messages",
     "ToolExecutor": "aar.tools.executor",
+    "ToolOutcome": "aar.protocol.tool",
     "ToolRegistry": "aar.tools.registry",
     "ToolSpec": "aar.protocol.tool",
     "events": "aar.protocol.events",
     "open_runtime": "aar.runtime",
     "session_metrics": "aar.observability.metrics",
+    "tell_history": "aar.runtime",
 }
 
 __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]

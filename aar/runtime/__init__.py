@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aar.runtime.base import Base, log_failure, open_base, start_log
+    from aar.runtime.conversation import Conversation
+    from aar.runtime.history import tell_history
     from aar.runtime.models import make_active_model
     from aar.runtime.opening import open_runtime
     from aar.runtime.parts import Runtime
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Base": "base",
+    "Conversation": "conversation",
     "Runtime": "parts",
     "log_failure": "base",
     "make_active_model": "models",
@@ -24,6 +27,7 @@ _HOMES = {
     "open_base": "base",
     "open_runtime": "opening",
     "start_log": "base",
+    "tell_history": "history",
 }
 
 
@@ -36,6 +40,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Base",
+    "Conversation",
     "Runtime",
     "log_failure",
     "make_active_model",
@@ -43,4 +48,5 @@ __all__ = [
     "open_base",
     "open_runtime",
     "start_log",
+    "tell_history",
 ]
