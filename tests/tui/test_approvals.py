@@ -225,13 +225,13 @@ async def test_always_is_taken_only_where_it_is_offered() -> None:
 async def test_keys_go_to_the_draft_until_nothing_was_typed_for_a_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(panel, "STILL_S", 0.25)
+    monkeypatch.setattr(panel, "STILL_S", 0.8)
     app = Desk()
     async with app.run_test() as pilot:
         await show(pilot, asked(), focus=False)
         for _ in range(5):
             await pilot.press("y")
-            await pilot.pause(0.08)
+            await pilot.pause(0.02)
         assert app.answers == []
         assert app.area.text == "yyyyy"
         begin = time.monotonic()
@@ -442,7 +442,11 @@ async def test_a_question_without_options_opens_the_box_and_y_does_not_answer_it
     app = Desk()
     async with app.run_test() as pilot:
         await show(pilot, question([]))
-        await pilot.press("y", "s", "e", "enter", *"yes", "enter")
+        await pilot.press("y")
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "t type an answer" in shown(app, "keys")
+        await pilot.press("y", "s", "e", "enter", *"es", "enter")
         await pilot.pause()
         assert app.answers == [("q1", "allow", {"feedback": "yes"})]
 

@@ -121,6 +121,7 @@ def test_the_footer_shows_as_many_keys_as_fit_beside_the_users_status() -> None:
     items = [("Enter", "send"), ("F1", "keys"), ("F2", "panel")]
     assert footer_line(items, "", 60).plain == "Enter send   F1 keys   F2 panel"
     assert footer_line(items, "", 22).plain == "Enter send   F1 keys"
+    assert footer_line(items, "", 40, "NORMAL").plain == "NORMAL   Enter send   F1 keys   F2 panel"
     line = footer_line(items, HOSTILE, 60)
     assert line.cell_length == 60
     assert "\x1b" not in line.plain

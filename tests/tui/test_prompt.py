@@ -377,4 +377,16 @@ async def test_enter_sends_in_both_modes_of_vim() -> None:
         await pilot.press(*"abc", "escape", "enter")
         await pilot.pause()
         assert [sent.text for sent in app.of(messages.Submitted)] == ["abc"]
-        assert app.area.vim_mode == "NORMAL"
+        assert app.area.vim_mode == "INSERT"
+        assert [changed.mode for changed in app.of(messages.ModeChanged)] == ["INSERT", "NORMAL"]
+
+
+async def test_what_is_typed_behind_a_key_waits_for_what_the_key_does() -> None:
+    app = Desk()
+    async with app.run_test() as pilot:
+        for key in (*"one", "enter", *"to", "left", "w", "enter", "x"):
+            character = "\r" if key == "enter" else key if len(key) == 1 else None
+            app.post_message(events.Key(key, character))
+        await pilot.pause()
+        assert [sent.text for sent in app.of(messages.Submitted)] == ["one", "two"]
+        assert app.area.text == "x"

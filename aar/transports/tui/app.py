@@ -29,6 +29,7 @@ from aar.transports.tui.prompt.messages import (
     EditorWanted,
     FilesDropped,
     HintWanted,
+    ModeChanged,
     ShellWanted,
     Submitted,
 )
@@ -251,6 +252,10 @@ class AarApp(ScreenActions):
     def on_prompt_area_hint_wanted(self, message: HintWanted) -> None:
         """Say something below the prompt."""
         self.query_one(HintLine).tell(message.text)
+
+    def on_prompt_area_mode_changed(self, message: ModeChanged) -> None:
+        """Show vim's mode."""
+        self.query_one(FooterBar).set_mode(message.mode)
 
     def on_prompt_area_quit_wanted(self) -> None:
         """Leave, after asking if something runs."""

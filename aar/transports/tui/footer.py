@@ -44,12 +44,12 @@ def _rank(name: str) -> int:
     return 2 if name.startswith(_LAST) else 1
 
 
-def footer_line(items: Sequence[tuple[str, str]], status: str, width: int) -> Content:
-    """Return keys with labels, as many as fit beside the user's ``status``."""
+def footer_line(items: Sequence[tuple[str, str]], status: str, width: int, mode: str = "") -> Content:
+    """Return vim's ``mode``, then keys with labels, as many as fit beside the user's ``status``."""
     shown = one_line(status.strip()[:_MAX_STATUS])
     right = Content.styled(shown, "$text-muted").truncate(max(0, width // 2), ellipsis=True)
     room = width - (right.cell_length + 2 if shown else 0)
-    line = Content("")
+    line = Content.styled(mode, "bold $success" if mode == "NORMAL" else "$text-muted")
     for key, label in items:
         gap = "   " if line.cell_length else ""
         item = Content.styled(f"{gap}{key}", "$primary") + Content.styled(f" {label}", "$text-muted")
@@ -65,7 +65,7 @@ class FooterBar(Static):
 
     def __init__(self) -> None:
         super().__init__(markup=False)
-        self._status = ""
+        self._status = self._mode = ""
         self._shown: object = None
         self._working = False
 
@@ -82,6 +82,11 @@ class FooterBar(Static):
         self._working = working
         self._draw()
 
+    def set_mode(self, mode: str) -> None:
+        """Show vim's mode before the keys; nothing: there is none."""
+        self._mode = mode
+        self._draw()
+
     def set_status(self, text: str) -> None:
         """Show the user's own status line."""
         self._status = text
@@ -92,7 +97,7 @@ class FooterBar(Static):
         if not width or not self.is_attached:
             return
         items = shown_bindings(self.screen.active_bindings, working=self._working)
-        shown = (items, self._status, width)
+        shown = (items, self._status, self._mode, width)
         if shown != self._shown:
             self._shown = shown
-            self.update(footer_line(items, self._status, width), layout=False)
+            self.update(footer_line(items, self._status, width, self._mode), layout=False)

@@ -96,6 +96,26 @@ def watch_bindings(widget: Widget, changed: Callable[[], None]) -> None:
     signal.subscribe(widget, lambda _: changed())
 
 
+async def run_own_key(widget: Widget, event: events.Key) -> bool:
+    """Do at once what a key is bound to in ``widget`` itself; return whether it was.
+
+    Textual does it after the key has risen to the app; letters that were typed behind it have come in by
+    then, and a prompt would be sent with the beginning of the next one.
+    """
+    if event.is_printable:
+        return False
+    app = cast("App[Any]", widget.app)  # pyright: ignore[reportUnknownMemberType]
+    own = widget._bindings.copy()  # pyright: ignore[reportPrivateUsage]
+    if app._keymap:  # pyright: ignore[reportPrivateUsage]
+        own.apply_keymap(app._keymap)  # pyright: ignore[reportPrivateUsage]
+    for binding in own.key_to_bindings.get(event.key, ()):
+        if not binding.priority and await app.run_action(binding.action, widget):
+            event.stop()
+            event.prevent_default()
+            return True
+    return False
+
+
 class _MoreKeys(Enum):
     ALT_ENTER = "alt+enter"
 

@@ -12,6 +12,7 @@ from textual.widgets import TextArea
 
 from aar.transports.tui.prompt.chips import normal_lines
 from aar.transports.tui.prompt.editing import EDITING
+from aar.transports.tui.textual_private import run_own_key
 
 
 class AnswerInput(TextArea, inherit_bindings=False):
@@ -46,7 +47,7 @@ class AnswerInput(TextArea, inherit_bindings=False):
         self.match_cursor_bracket = False
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key in {"enter", "tab"}:
+        if not await run_own_key(self, event) and event.key in {"enter", "tab"}:
             event.prevent_default()
 
     async def _on_paste(self, event: events.Paste) -> None:

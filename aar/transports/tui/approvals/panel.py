@@ -274,7 +274,19 @@ class ApprovalPanel(Vertical, can_focus=True):
         if value and self._timer is not None:
             # Who has been here and left comes back by a key of their own.
             self._timer.stop()
+        if value and self._wants_text():
+            self.call_later(self.action_write, "answer")
         self._draw()
+
+    def _wants_text(self) -> bool:
+        """Tell whether this is a question that only words can answer, and that was not left with Esc."""
+        request = self.current
+        return (
+            request is not None
+            and view.is_question(request)
+            and not view.options(request)
+            and "answer" not in self._state.texts
+        )
 
     def action_next(self) -> None:
         """Show the next open question; with but one the keys stay here.

@@ -30,6 +30,7 @@ from aar.transports.tui.prompt.images import dropped_paths
 from aar.transports.tui.prompt.popup import CompletionPopup
 from aar.transports.tui.prompt.recall import Recall
 from aar.transports.tui.prompt.vim import VimKeys
+from aar.transports.tui.textual_private import run_own_key
 
 _MODIFIED_ENTER = frozenset({"shift+\r", "ctrl+\r"})
 """Enter with a modifier, as terminals with xterm's ``modifyOtherKeys`` send it."""
@@ -93,6 +94,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._request: Request | None = None
         self._popup: CompletionPopup | None = None
         self._vim: VimKeys | None = None
+        self._shown_mode = ""
         self._settled = False
 
     # --- for the app -----------------------------------------------------------------------------------
@@ -105,6 +107,13 @@ class PromptArea(TextArea, inherit_bindings=False):
         """Turn vim keys on or off."""
         self._vim = VimKeys(self) if on else None
         self.set_class(on, "-vim")
+        self._show_mode()
+
+    def _show_mode(self) -> None:
+        self.set_class(self.vim_mode == "NORMAL", "-normal")
+        if self.vim_mode != self._shown_mode:
+            self._shown_mode = self.vim_mode
+            self.post_message(messages.ModeChanged(self.vim_mode))
 
     @property
     def vim_mode(self) -> str:
@@ -164,9 +173,11 @@ class PromptArea(TextArea, inherit_bindings=False):
     async def _on_key(self, event: events.Key) -> None:
         self.last_key = time.monotonic()
         if self._vim is not None and self._vim.take(event.key, event.character):
-            self.set_class(self._vim.mode == "NORMAL", "-normal")
+            self._show_mode()
             event.stop()
             event.prevent_default()
+        elif await run_own_key(self, event):
+            return
         elif event.key in {"enter", "tab"}:
             event.prevent_default()
         elif event.key in _MODIFIED_ENTER:
@@ -271,6 +282,9 @@ class PromptArea(TextArea, inherit_bindings=False):
             message = messages.Submitted(text, "queue" if how == "queue" else "send", images, typed)
         self.recall.add(typed)
         self.reset()
+        if self._vim is not None:
+            self._vim.begin()
+            self._show_mode()
         self.post_message(message)
 
     def reset(self) -> None:

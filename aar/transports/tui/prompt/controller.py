@@ -170,12 +170,14 @@ class PromptController:
     def ended(self, result: RunResult) -> None:
         """After a run that did not end well, put words that it did not hear back into the prompt."""
         conversation = self.conversation
-        if conversation is None or self._closed or result.exit_code == 0:
+        if conversation is None or self._closed:
+            return
+        # The conversation counts as running until its handlers were called.
+        self._app.set_timer(_SETTLED_S, self.refresh_queue)
+        if result.exit_code == 0:
             return
         from aar.transports.tui.prompt.content import chips_of, text_of
 
-        # The conversation counts as running until its handlers were called.
-        self._app.set_timer(_SETTLED_S, self.refresh_queue)
         for prompt in reversed(conversation.agent.queue.take_steering()):
             self.area.put_back(text_of(prompt), chips_of(prompt))
             self.hint.tell("It ended before it heard this; your words are back.")

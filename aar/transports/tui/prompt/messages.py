@@ -81,6 +81,13 @@ class HintWanted(Message, namespace="prompt_area"):
     text: str
 
 
+@dataclass
+class ModeChanged(Message, namespace="prompt_area"):
+    """Vim's mode is another: ``INSERT``, ``NORMAL``, or nothing without vim keys."""
+
+    mode: str
+
+
 class QuitWanted(Message, namespace="prompt_area"):
     """Ctrl+D on an empty prompt."""
 

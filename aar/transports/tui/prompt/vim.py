@@ -65,6 +65,11 @@ class VimKeys:
             "G": lambda: (area.document.line_count - 1, 0),
         }
 
+    def begin(self) -> None:
+        """Start anew, as for the next prompt: what is typed is inserted."""
+        self.mode = "INSERT"
+        self._reset()
+
     def take(self, key: str, character: str | None) -> bool:
         """Do what a key means; return whether it was a key of vim's."""
         if self.mode == "INSERT":
