@@ -40,6 +40,25 @@ PROTECTED: Final[tuple[str, ...]] = (
 )
 """Paths of a workspace that other programs run or obey later: writing them asks, absent ones too."""
 
+SHELL_FILES: Final[tuple[str, ...]] = (
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".kshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".config/fish/config.fish",
+)
+"""What shells run when they start, protected as well: a workspace may be a home, or be linked into one."""
+
 SECRETS: Final[tuple[str, ...]] = (
     "~/.ssh",
     "~/.aws",
@@ -150,7 +169,8 @@ def is_protected(path: PurePath | str, *, extra: Sequence[str] = (), whole_git: 
     parts = tuple(part.casefold() for part in PurePath(path).parts)
     if whole_git and ".git" in parts:
         return True
-    return any(_runs_through(_pattern_parts(pattern), parts) for pattern in (*PROTECTED, *extra))
+    patterns = (*PROTECTED, *SHELL_FILES, *extra)
+    return any(_runs_through(_pattern_parts(pattern), parts) for pattern in patterns)
 
 
 def matches(pattern: str | Path, path: Path, *, home: Path | None = None) -> bool:

@@ -192,6 +192,7 @@ PROTECTED = {
     "git config through git": ("T27", "subprocess.run(['git', 'config', 'core.hooksPath', '/tmp/x'], capture_output=True)", None),
     "git config by rename": ("T27", "open('scratch3', 'w').write('[core]\\n\\tpager = x\\n'); os.rename('scratch3', '.git/config')", None),
     "shared git folder": ("T27", "open('.git/commondir', 'w').write('/tmp/x')", ".git/commondir"),
+    "file of a shell": ("T25", "open('.bashrc', 'a').write('evil')", ".bashrc"),
     "existing hook of a tool": ("T27", "open('.husky/pre-commit', 'w').write('evil')", None),
     "existing folder removed": ("T27", "import shutil; shutil.rmtree('.husky')", None),
 }  # fmt: skip
@@ -265,10 +266,10 @@ async def test_protected_paths_stay_as_they_are(stage: Stage, name: str) -> None
         assert result.notices
         assert b"[aar: " in result.output
     present = {entry.name for entry in stage.workspace.iterdir()}
-    assert not present & {"AGENTS.md", ".claude", ".envrc", ".codex", ".aar"}
+    assert not present & {"AGENTS.md", ".claude", ".envrc", ".codex", ".aar", ".bashrc"}
 
 
-@pytest.mark.parametrize("name", [name for name in PROTECTED if "git" not in name])
+@pytest.mark.parametrize("name", [name for name in PROTECTED if "git" not in name and "shell" not in name])
 async def test_protected_paths_are_never_made_by_a_command_without_a_time_limit(
     stage: Stage, name: str
 ) -> None:

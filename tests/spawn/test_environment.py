@@ -10,6 +10,7 @@ import pytest
 import aar
 from aar.config.schema import SandboxConfig
 from aar.safety.environment import child_environment, is_secret_name
+from aar.safety.sandbox.caches import cache_folders, cache_variables
 from aar.safety.spawn import ProcessSpawner
 from tests.spawn.conftest import shell
 
@@ -99,3 +100,17 @@ def test_processes_start_in_one_place_only() -> None:
         if STARTS.search(line.partition("#")[0]) and not line.lstrip().startswith(('"', "'"))
     ]
     assert offenders == []
+
+
+def test_a_cache_that_is_not_there_yet_goes_to_the_private_folder(tmp_path: Path) -> None:
+    home, temp = tmp_path / "home", tmp_path / "temp"
+    (home / ".cargo/bin").mkdir(parents=True)  # as its installer leaves it
+    (home / ".cache/pip").mkdir(parents=True)
+    variables = cache_variables({}, home, temp, every=False)
+    assert variables["CARGO_HOME"] == f"{temp}/caches/.cargo"
+    assert "PIP_CACHE_DIR" not in variables
+    assert cache_folders({}, home) == (home / ".cache/pip",)
+    (home / ".cargo/registry").mkdir()
+    assert "CARGO_HOME" not in cache_variables({}, home, temp, every=False)
+    assert cache_folders({}, home) == (home / ".cache/pip", home / ".cargo/registry")
+    assert "PIP_CACHE_DIR" in cache_variables({}, home, temp, every=True)

@@ -19,7 +19,7 @@ class Cache:
     Attributes:
         usual: Where it is, relative to the home.
         variable: What moves it.
-        inner: Parts of it that are opened; empty: all of it.
+        inner: Parts of it that are opened, the one that it cannot do without first; empty: all of it.
     """
 
     usual: str
@@ -62,8 +62,14 @@ def cache_variables(environ: Mapping[str, str], home: Path, temp: Path, *, every
     return {
         cache.variable: f"{inside}/{cache.usual.rpartition('/')[2]}"
         for cache in CACHES
-        if every or not os.path.exists(_place(cache, environ, home))  # noqa: PTH110
+        if every or not _is_there(cache, environ, home)
     }
+
+
+def _is_there(cache: Cache, environ: Mapping[str, str], home: Path) -> bool:
+    """Return whether the cache can be used: ``~/.cargo`` alone, as its installer leaves it, cannot."""
+    place = _place(cache, environ, home)
+    return os.path.exists(os.path.join(place, *cache.inner[:1]))  # noqa: PTH110, PTH118
 
 
 def _place(cache: Cache, environ: Mapping[str, str], home: Path) -> str:

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aar.safety.paths import SHELL_FILES
 from aar.safety.sandbox.base import Limits, Plan
 from aar.safety.sandbox.masks import is_mask
 
 _MAX_MODULES = 50
+_SHELL_NAMES = frozenset(name.rpartition("/")[2] for name in SHELL_FILES)
 Stamp = tuple[tuple[int, ...] | None, ...]
 
 
@@ -76,7 +78,9 @@ def protect(plan: Plan, limits: Limits, nested: Iterable[Path] = ()) -> Protecti
         if _unlocked_below(path, found):
             found.guarded.append(path)
         else:
-            _sort(path, _root_of(path, plan), found, mask=limits.lasting and not bare)
+            # Of the many files of shells hardly any is there: so many folders would be litter.
+            mask = limits.lasting and not bare and path.name not in _SHELL_NAMES
+            _sort(path, _root_of(path, plan), found, mask=mask)
     for folder in folders:
         _sort_git(folder, plan, limits, found)
     link = plan.workspace / ".git"

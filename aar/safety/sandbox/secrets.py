@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from aar.safety.paths import PROTECTED, SECRETS
+from aar.safety.paths import PROTECTED, SECRETS, SHELL_FILES
 
 _NEEDED = ("/etc/passwd", "/proc")
 """Looked up by nearly every program (names of users), or guarded by the kernel in another way."""
@@ -21,7 +21,7 @@ def expand(path: str, home: Path, base: Path) -> Path:
 
 def protected_paths(workspace: Path, home: Path, extra: Iterable[str]) -> tuple[Path, ...]:
     """Return every path that commands should not write in ``workspace``, absent ones too."""
-    return tuple(workspace / name for name in PROTECTED) + tuple(
+    return tuple(workspace / name for name in (*PROTECTED, *SHELL_FILES)) + tuple(
         expand(name, home, workspace) for name in extra
     )
 

@@ -86,8 +86,8 @@ class ViewWall:
         gaps = [
             "package caches are shared with your own tools, which may use what a command leaves there",
             "secret files in the workspace whose content git has committed can be read",
-            "absent protected paths (such as AGENTS.md) can be made while a command with a time limit runs; "
-            "afterwards changes are undone (git hooks, and whatever runs without a limit: never made)",
+            "absent protected paths (such as AGENTS.md) can be made while a command with a time limit runs, "
+            "files of shells also without one; afterwards changes are undone (git hooks are never made)",
             "sockets of services outside /run and /tmp can be reached where their file mode allows it",
             "git repositories that a command makes itself are not protected",
         ]
