@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aar.protocol.errors import UsageError
 from aar.transports.cli.run_input import ApprovalLine, PromptLine, parse_line
-from tests.cli.support import aar, call, finish, of_type, script, start
+from tests.cli.support import aar, call, finish, of_type, script, start, stored
 
 DRIVEN = ["run", "--input", "stream-json", "--output", "stream-json"]
 KINDS = ("prompt", "steer", "cancel", "stop", "approval")
@@ -163,6 +163,7 @@ def test_an_input_without_a_prompt_is_a_wrong_command_line(project: Path, hello:
     ran = aar(*DRIVEN, "--model", hello, cwd=project, stdin="")
     assert (ran.code, ran.lines[-1]["exit_code"]) == (2, 2)
     assert "No prompt" in ran.err
+    assert stored() == [], "nothing to go on with is left behind"
 
 
 def test_json_tells_the_last_run_and_text_every_answer(project: Path, tmp_path: Path) -> None:

@@ -201,6 +201,7 @@ async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
             finally:
                 signals.cancels(lambda: None)
                 await session.aclose()
+                _forget_unused(runtime, session)
         except asyncio.CancelledError:
             if signals.ended_by is not None:
                 raise Interrupted(signals.ended_by) from None
@@ -208,6 +209,18 @@ async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
         finally:
             signals.cancels(lambda: None)
             await runtime.aclose()
+
+
+def _forget_unused(runtime: Runtime, session: Session) -> None:
+    """Remove a session in which nothing happened: there is nothing to go on with."""
+    from contextlib import suppress
+
+    from aar.memory.session_store import SessionStore
+    from aar.protocol.errors import AarError
+
+    if session.last_seq <= 1 and isinstance(runtime.store, SessionStore):
+        with suppress(AarError):
+            runtime.store.delete(session.session_id)
 
 
 def _runtime_arguments(options: RunOptions) -> dict[str, Any]:
