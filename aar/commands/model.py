@@ -75,14 +75,15 @@ def _detail(context: Context, name: str) -> str:
         provider, model = parse_model(name)
         record = look_up(base, provider, model)
         price = catalog.figures(provider, model, base.config, record).price.value
-        window = catalog.lookup(provider, model, base.config).context_window
+        active = context.runtime.active
+        known = active.capabilities if name == active.name else catalog.lookup(provider, model, base.config)
     except AarError as error:
         return str(error)
     told = "price unknown"
     if price is not None:
         told = f"${price.input:g} / ${price.output:g} per million" if price.input or price.output else "free"
     levels = reasoning_levels(provider, model)
-    return " · ".join(part for part in (f"{window:,} tokens", told, " ".join(levels)) if part)
+    return " · ".join(part for part in (f"{known.context_window:,} tokens", told, " ".join(levels)) if part)
 
 
 def _levels(context: Context) -> tuple[str, ...]:

@@ -125,8 +125,9 @@ class ScreenActions(Chrome):
             return
         from aar.transports.tui.screen_data import level_rows, model_rows
 
-        base, current = conversation.runtime.base, conversation.runtime.active.name
-        rows = await asyncio.to_thread(model_rows, base, current)
+        base, active = conversation.runtime.base, conversation.runtime.active
+        current = active.name
+        rows = await asyncio.to_thread(model_rows, base, active)
         hint = "Enter takes the model, Ctrl+O asks how much it shall think too."
         taken = await self.push_screen_wait(Picker("Model", rows, hint=hint))
         if taken is None:

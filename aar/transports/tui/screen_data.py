@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
@@ -22,6 +22,8 @@ from aar.providers.factory import parse_model
 from aar.providers.keys import locate_key, provider_settings
 from aar.providers.presets import PRESETS
 from aar.runtime.base import Base
+from aar.runtime.model_data import look_up
+from aar.runtime.models import running_ollama
 from aar.safety.sanitize import sanitize
 from aar.transports.tui.activity import tokens
 from aar.transports.tui.header import money
@@ -29,6 +31,7 @@ from aar.transports.tui.one_line import one_line
 from aar.transports.tui.screens.picker import Row
 
 if TYPE_CHECKING:
+    from aar.core.provider_runner import ActiveModel
     from aar.memory.session_words import Hit
     from aar.protocol.events import Event
     from aar.protocol.usage import Price
@@ -170,33 +173,39 @@ def _text(content: Any) -> str:
 # --- models ----------------------------------------------------------------------------------------------
 
 
-def model_rows(base: Base, current: str, served: Sequence[str] = ()) -> list[Row]:
-    """Return the models to choose from: the present, configured and known ones, and those of the server."""
+def model_rows(base: Base, active: ActiveModel) -> list[Row]:
+    """Return the models to choose from: present, configured and known ones, and a running Ollama's best."""
+    current, ollama = active.name, running_ollama()
     names = [
         current,
         base.config.model.name or "",
         base.config.model.small or "",
         *base.config.model.fallback,
     ]
-    names += [f"{vendor}/{model}" for vendor, model in catalog.DEFAULT_MODELS.items()]
+    known = {**catalog.DEFAULT_MODELS, **({"ollama": ollama} if ollama else {})}
+    names += [f"{vendor}/{model}" for vendor, model in known.items()]
     for provider, settings in base.config.providers.items():
         names += [f"{provider}/{model}" for model in settings.models]
-    names += served
-    rows = [_model_row(base, name, current) for name in dict.fromkeys(names) if name]
+    rows = [_model_row(base, name, active, ollama is not None) for name in dict.fromkeys(names) if name]
     return sorted(rows, key=lambda row: (not row.mark, not row.enabled))
 
 
-def _model_row(base: Base, name: str, current: str) -> Row:
+def _model_row(base: Base, name: str, active: ActiveModel, ollama_runs: bool) -> Row:
+    current = active.name
     try:
         vendor, model = parse_model(name)
-        told = catalog.lookup(vendor, model, base.config)
+        record = look_up(base, vendor, model)
+        price = catalog.figures(vendor, model, base.config, record).price.value
+        told = active.capabilities if name == current else catalog.lookup(vendor, model, base.config, record)
     except AarError as error:
         return Row(name, name, str(error), enabled=False)
     levels = reasoning_levels(vendor, model)
-    facts = [f"{tokens(told.context_window)} tokens", _price(told.price, vendor)]
+    facts = [f"{tokens(told.context_window)} tokens", _price(price, vendor)]
     if levels:
         facts.append(f"thinks: {' '.join(levels)}")
     usable, problem = usable_model(base, vendor)
+    if vendor == "ollama" and not ollama_runs and not provider_settings(vendor, base.config).base_url:
+        usable, problem = False, "not running"
     if problem and name != current:
         facts.append(problem)
     return Row(name, name, " · ".join(fact for fact in facts if fact), enabled=usable or name == current,
@@ -208,12 +217,16 @@ def _price(price: Price | None, vendor: str) -> str:
         return "free"
     if price is None:
         return "price not known"
+    if not price.input and not price.output:
+        return "free"
     return f"{money(price.input) or 'free'} in, {money(price.output) or 'free'} out per 1M"
 
 
 def usable_model(base: Base, vendor: str) -> tuple[bool, str]:
     """Tell whether there is a key for ``vendor`` where one is needed, and what is missing."""
     preset = PRESETS.get(vendor)
+    if vendor == "ollama":
+        return True, ""
     if vendor == "local":
         from aar.providers.local import installed
 
