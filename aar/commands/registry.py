@@ -17,6 +17,7 @@ def commands() -> tuple[Command, ...]:
     """Return the commands that come with aar, in the order of the help."""
     from aar.commands import (
         agents,
+        alternatives,
         ask,
         changes,
         context,
@@ -43,6 +44,7 @@ def commands() -> tuple[Command, ...]:
         agents,
         ask,
         review,
+        alternatives,
         work,
         history,
         changes,
