@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Agent": "aar.core.agent",
     "AgentConfig": "aar.core.agent",
+    "ExtensionAPI": "aar.extensions.api",
     "Conversation": "aar.runtime",
     "LoopGuardrails": "aar.core.guardrails",
     "Message": "aar.protocol.messages",

@@ -25,7 +25,7 @@ from aar.extensions.api_types import (
 )
 from aar.extensions.hooks import MAX_CHARS, Listener, joined
 from aar.extensions.manager import Extension
-from aar.extensions.worker import ExtensionTroubleError
+from aar.extensions.worker import ExtensionStuckError, ExtensionTroubleError
 from aar.protocol.errors import StorageError
 from aar.protocol.events import Event, Notice
 from aar.protocol.panel import MAX_CHARS as MAX_PANEL_CHARS
@@ -90,7 +90,8 @@ class ExtensionsInSession:
             for extension in self.extensions:
                 extension.api.on_refresh(self._refresh_from_there)
             self._soon()
-        facts.session.before_close.append(self.aclose)
+        # Awaited last: hooks on the end of the session come before it.
+        facts.session.before_close.insert(0, self.aclose)
 
     # --- what goes wrong ---------------------------------------------------------------------------------
 
@@ -187,6 +188,8 @@ class ExtensionsInSession:
             self.failed(extension, f"hook on {entry.event}", error, "what it must agree to does not go on")
             reason = f"the extension {extension.name}, which must agree, failed"
             return HookVerdict(refusal=reason, trusted=extension.source.trusted)
+        if isinstance(error, ExtensionStuckError):
+            return None  # the call that does not come back was told of
         if isinstance(error, ExtensionTroubleError):
             # One that takes too long is waited for once.
             self._off.add(id(entry))
@@ -240,6 +243,8 @@ class ExtensionsInSession:
         try:
             said = await self.call(extension, entry.function, self.context(extension))
             self._panels[name] = Panel(name, entry.title[:80], lines_of(said))
+        except ExtensionStuckError:
+            return  # what it showed last stays
         except Exception as error:
             self._off.add(id(entry))
             self._panels.pop(name, None)

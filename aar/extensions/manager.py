@@ -157,13 +157,7 @@ class ExtensionManager:
         begun = [self._begin_one(source) for source in sources]
         deadline = time.monotonic() + self.settings.load_s
         self.extensions = tuple(self._finish_one(extension, future, deadline) for extension, future in begun)
-        for extension in self.extensions:
-            if extension.failure:
-                self.problems.append(f"The extension {extension.name} is not used: {extension.failure}.")
-            printed = extension.worker.take_printed()
-            if printed:
-                shown = " ".join(printed.split())[:_MAX_SHOWN]
-                self.problems.append(f"The extension {extension.name} printed while it was loaded: {shown}")
+        self.problems += [told for extension in self.extensions if (told := _trouble(extension))]
         self._settle_names()
 
     def _begin_one(self, source: Source) -> tuple[Extension, Future[Any]]:
@@ -275,6 +269,15 @@ class ExtensionManager:
                     self.settings.log(f"the extension {extension.name} could not be put away", error)
             extension.worker.close()
         self._unguard()
+
+
+def _trouble(extension: Extension) -> str:
+    """Return the one sentence about what went wrong while an extension was loaded; empty: nothing did."""
+    printed = " ".join(extension.worker.take_printed().split())[:_MAX_SHOWN]
+    if extension.failure:
+        more = f" It printed: {printed}" if printed else ""
+        return f"The extension {extension.name} is not used: {extension.failure}.{more}"
+    return f"The extension {extension.name} printed while it was loaded: {printed}" if printed else ""
 
 
 def _key(workspace: Path) -> str:

@@ -25,6 +25,10 @@ class ExtensionTroubleError(Exception):
     """Code of an extension failed; ``str(error)`` says how, in one clause."""
 
 
+class ExtensionStuckError(ExtensionTroubleError):
+    """Nothing can be asked of an extension until an earlier call of it comes back."""
+
+
 class _Interrupted(BaseException):
     """Raised inside code that did not end in time; nothing that catches `Exception` keeps it."""
 
@@ -76,7 +80,7 @@ class Worker:
             ExtensionTroubleError: The extension is stuck, or was put away.
         """
         if self._stuck:
-            raise ExtensionTroubleError("an earlier call of it has not come back")
+            raise ExtensionStuckError("an earlier call of it has not come back")
         if self._closed or self._loop is None:
             raise ExtensionTroubleError("it was put away")
         return asyncio.run_coroutine_threadsafe(self._run(function, arguments), self._loop)
