@@ -150,7 +150,7 @@ def test_escape_interrupts_and_a_question_is_answered_by_key(terminal: Terminal)
     terminal.until("made.txt", "Waiting for your answer")
     assert not (terminal.project / "made.txt").exists()
     terminal.keys("Tab")
-    time.sleep(0.2)
+    terminal.until("y once")
     terminal.keys("y")
     terminal.until("Hello from the model.")
     assert (terminal.project / "made.txt").read_text() == "x\n"

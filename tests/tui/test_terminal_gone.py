@@ -93,6 +93,19 @@ class Pty:
                 time.sleep(0.02)
         return self.process.returncode
 
+    def until_full(self) -> None:
+        """Wait until the terminal takes nothing more: what lies in it stays the same."""
+        end = time.monotonic() + WAIT_S
+        waiting, same = 0, 0
+        while same < 10:
+            assert time.monotonic() < end, waiting
+            before, waiting = waiting, self._unread()
+            same = same + 1 if waiting == before > 0 else 0
+            time.sleep(0.01)
+
+    def _unread(self) -> int:
+        return int.from_bytes(fcntl.ioctl(self.ours, termios.FIONREAD, bytes(4)), sys.byteorder)
+
     def close(self) -> None:
         os.close(self.ours)
         self.ours = -1
@@ -169,7 +182,7 @@ def test_a_signal_ends_it_also_while_the_terminal_takes_nothing(
     made.append(screen)
     screen.until(b"word")
     # Nobody reads any more: the terminal's buffer fills, then the queue before it.
-    time.sleep(0.5)
+    screen.until_full()
     screen.process.send_signal(number)
     assert screen.ended() == 128 + number
     assert screen.kinds()[-2:] == ["assistant_message", "state"]
