@@ -14,8 +14,8 @@ Argv = tuple[str, ...]
 _ANY_FLAG = words(
     "ls cat head wc cut tr stat pwd echo which whereis basename dirname realpath readlink true false"
     " nl tac rev fold expand unexpand column comm cmp paste join od hexdump strings sha256sum sha1sum"
-    " md5sum cksum sum b2sum sha512sum df uname whoami id groups nproc uptime free seq expr test ["
-    " sleep type cal arch tty locale lscpu lsblk jobs numfmt wait : zcat bzcat xzcat zgrep egrep fgrep"
+    " md5sum cksum sum b2sum sha512sum df uname whoami id groups nproc uptime free seq expr"
+    " sleep type cal tty locale lscpu lsblk numfmt : zcat bzcat xzcat zgrep egrep fgrep"
     " grep ps pgrep pstree"
 )
 _FORBIDDEN: dict[str, str] = {
@@ -31,11 +31,17 @@ _FORBIDDEN: dict[str, str] = {
     "date": r"-s.*|--s.*|-[a-zA-Z]*[fr].*|\d+",
     "diff": r"--output.*|-l|--paginate",
     "jq": r"-[a-zA-Z]*[fL].*|--from-file.*|--rawfile|--slurpfile|--run-tests|-i",
-    "yq": r"-[a-zA-Z]*i.*|--inplace.*|-s.*|--split.*",
+    "yq": r"-[a-zA-Z]*i.*|--inplace.*|-s.*|--split.*|.*load.*",
     "printf": r"-v.*",
     "base64": r"-[a-zA-Z]*o.*|--output.*",
     "hostname": r"[^-].*|-[bF].*|--file.*|--boot",
     "less": r".*",
+    # bash evaluates subscripts of the names that these are given.
+    "test": r"-[vR]",
+    "[": r"-[vR]",
+    "wait": r"-.*p.*",
+    "jobs": r"-.*x.*",
+    "arch": r".+",
     "command": r"(?!-[vV]$)-.*",
     "env": r".+",
     "printenv": r".*(?i:key|token|secret|passw).*",
@@ -43,8 +49,9 @@ _FORBIDDEN: dict[str, str] = {
 _UNIQ = 2
 _PRINT_ONLY = re.compile(r"(\d+|\$)?(,(\d+|\$|\+\d+))?p?[;q\d]*")
 _DIRECTORY_STACK = words("cd pushd popd dirs")
+# Not those that run what the project names: yarn (yarnPath), cargo and rustc (rust-toolchain.toml).
 _VERSIONED = re.compile(
-    r"(python|pip|pypy|ruby|perl|php|lua|gcc|g\+\+|clang|node)[\d.]*|npm|pnpm|yarn|bun|deno|cargo|rustc|go|java|javac"
+    r"(python|pip|pypy|ruby|perl|php|lua|gcc|g\+\+|clang|node)[\d.]*|npm|bun|deno|go|java|javac"
     r"|uv|ruff|mypy|pyright|pytest|make|cmake|git|docker|terraform|kubectl|poetry|black|tsc|gh|rg|bash|zsh|sh"
 )
 
@@ -69,7 +76,7 @@ _GIT_LISTING: dict[str, str] = {
     r"|--local|--global|--system|-z",
     "submodule": r"status|summary|--recursive",
     "notes": r"list|show",
-    "bisect": r"log|view",
+    "bisect": r"log",
     "lfs": r"ls-files|status|env|version",
     "symbolic-ref": r"HEAD|--short|-q",
 }
@@ -97,6 +104,9 @@ def _git_listing(verb: str, more: Argv) -> bool:
     first = more[0]
     if pattern.fullmatch(first) is None:
         return False
+    if verb in {"remote", "stash", "submodule"} and first.startswith("-"):
+        # A verb that changes something may follow; `git stash -p` is one.
+        return verb == "remote" and len(more) == 1
     if verb in {"branch", "tag"}:
         listing = any(
             re.match(r"-l$|--list|--contains|--merged|--no-merged|--points-at", word) for word in more
@@ -144,7 +154,6 @@ _TOOL_READERS: dict[str, Callable[[Argv], bool]] = {
         argv[1:2] in {("list",), ("show",), ("freeze",), ("check",)} and "--outdated" not in argv
     ),
     "npm": lambda argv: argv[1:2] in {("ls",), ("list",), ("root",), ("prefix",)},
-    "cargo": lambda argv: argv[1:2] in {("tree",), ("locate-project",)},
     "go": lambda argv: argv[1:2] in {("env",), ("version",)} and not {"-w", "-u"} & set(argv),
     "docker": lambda argv: argv[1:2] in {("ps",), ("images",), ("version",)},
     "uv": lambda argv: argv[1:3] in {("pip", "list"), ("pip", "show"), ("pip", "freeze")},
@@ -185,6 +194,8 @@ _NAMES_ONLY = words(
     "ls stat file du df test [ tree find fd readlink realpath basename dirname which type echo"
 )
 _PATTERN_FIRST = words("grep egrep fgrep rg sed jq yq zgrep")
+_PATTERN_OPTION = re.compile(r"-[A-Za-z0-9]*[ef].*|--(re|fi|ex|fr).*", re.DOTALL)
+"""Where one of these is, the first operand may be a file."""
 
 
 def operands(command: SimpleCommand) -> list[str]:
@@ -199,7 +210,8 @@ def operands(command: SimpleCommand) -> list[str]:
             value = word[2:]
         if value and len(value) < 4096:
             found.append(value)
-    if command.name in _PATTERN_FIRST and len(found) > 1 and not {"-e", "-f"} & set(command.argv):
+    given = any(_PATTERN_OPTION.fullmatch(word) for word in command.argv[1:])
+    if command.name in _PATTERN_FIRST and len(found) > 1 and not given:
         first = next((index for index, value in enumerate(found) if value in command.argv), 0)
         found.pop(first)
     return found

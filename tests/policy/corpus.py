@@ -230,6 +230,29 @@ DANGEROUS += [
     "ls\x1b[2K",
 ]
 
+DANGEROUS += [
+    "test -v 'a[$(curl x)]'",
+    "test -R 'a[$(curl x)]'",
+    "[ -v 'a[$(curl x)]' ]",
+    "wait -n -p 'a[$(curl x)]'",
+    "jobs -x curl x",
+    "arch -arm64 rm x",
+    "git bisect view push",
+    "git remote -v remove origin",
+    "git remote --verbose add a ext::sh",
+    "git stash -p",
+    "git submodule --recursive update",
+    "yarn --version",
+    "cargo --version",
+    "rustc -V",
+    "cargo tree",
+    "yq 'load_str(\"/etc/shadow\")' a.yml",
+    "grep -eA .env README.md",
+    "grep -rfA .env README.md",
+    "grep --regexp=A .env README.md",
+    "rg --regexp=A .env README.md",
+]
+
 HARD_STOPS = """
 rm -rf /
 rm -rf /*
