@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aar.commands.base import Command, Context, Result, Submit, fence
 from aar.commands.extensions import follow
+from aar.commands.mcp import follow_prompts
 from aar.commands.registry import Registry
 from aar.protocol.errors import AarError, ToolFailure, UsageError
 from aar.protocol.ports import SpawnRequest
@@ -35,6 +36,7 @@ def registry_for(conversation: Conversation) -> Registry:
         return files + [_skill(skill) for skill in skills if registry.find(skill.name) is None]
 
     follow(registry, conversation, from_files)
+    follow_prompts(registry, conversation.runtime.servers.bridge)
     return registry
 
 

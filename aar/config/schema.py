@@ -350,6 +350,8 @@ class McpServerConfig(Section):
     """How ``url`` is spoken to; ``auto`` takes streamable HTTP, and SSE where the server is an old one."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Headers, for streamable HTTP."""
+    oauth_client_id: str | None = None
+    """Client to sign in as, where the server's sign-in lets none register itself."""
     lazy: bool = False
     """Whether it is started when it is first needed, not in the background of the first run."""
     startup_timeout: Annotated[float, Field(gt=0, le=600)] = 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -47,6 +47,8 @@ class MCPBridge:
     registry: ToolRegistry
     search_above: int = 40
     links: dict[str, ServerLink] = field(init=False)
+    listeners: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    """Told when tools, resources or prompts came, went or changed."""
     _names: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     _loaded: dict[str, None] = field(default_factory=dict[str, None])
     _told: set[str] = field(default_factory=set[str])
@@ -155,6 +157,8 @@ class MCPBridge:
             taken[name] = names[name] = str(tool.get("name"))
             self.registry.replace(make_tool(link, tool, name))
         self._names[server] = names
+        for listener in tuple(self.listeners):
+            listener()
 
     def _all_names(self) -> dict[str, str]:
         return {name: tool for names in self._names.values() for name, tool in names.items()}

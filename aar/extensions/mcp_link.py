@@ -21,6 +21,7 @@ from aar.config.schema import McpServerConfig
 from aar.extensions.mcp_ask import Questions
 from aar.extensions.mcp_calls import ServerCalls
 from aar.extensions.mcp_config import ServerSpec
+from aar.extensions.mcp_logins import SignInNeededError
 from aar.extensions.mcp_pins import PinStore
 from aar.protocol.errors import AarError, McpError, ToolCategory, ToolFailure
 from aar.protocol.ports import SpawnRequest
@@ -37,6 +38,7 @@ _STDERR_BYTES = 8192
 _MAX_RESTARTS = 5
 _FIRST_DELAY_S = 0.5
 _STEADY_S = 60.0
+_UNAUTHORIZED = 401
 _log = logging.getLogger("aar.mcp")
 
 
@@ -86,7 +88,8 @@ class LinkWorld:
         pins: What was accepted.
         questions: How a server's own questions are answered.
         changed: Told when tools came, went or changed.
-        make_auth: Makes what signs HTTP requests of a server that wants OAuth; ``None``: nobody can sign in.
+        make_auth: Makes what signs HTTP requests to a server that the user signed in to, ``None`` for others;
+            called in a thread, since a keyring may take its time.
     """
 
     spawner: ProcessSpawner
@@ -95,7 +98,7 @@ class LinkWorld:
     pins: PinStore
     questions: Questions
     changed: Callable[[ServerLink], None] = lambda link: None
-    make_auth: Callable[[ServerSpec], Any] | None = None
+    make_auth: Callable[[str, McpServerConfig], Any] = lambda name, config: None
 
 
 @dataclass(eq=False)
@@ -120,6 +123,8 @@ class ServerLink:
     _tried: asyncio.Event = field(default_factory=asyncio.Event)
     _refreshing: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     _ready_at: float = 0.0
+    _auth: Any = None
+    _refused: bool = False
     calls: ServerCalls = field(init=False)
 
     def __post_init__(self) -> None:
@@ -240,6 +245,9 @@ class ServerLink:
                 self._set("changed", f"{why} Look at it, then run `aar mcp approve {name}`.")
                 return False
             config = self.spec.expanded(self.world.environ)
+            self._refused = False
+            if config.url is not None:
+                self._auth = await asyncio.to_thread(self.world.make_auth, self.spec.name, config)
             await self._try_kinds(await asyncio.to_thread(_sdk), config)
         except FileNotFoundError as error:
             self._fail(f"{error.filename}: there is no such program or folder.")
@@ -255,7 +263,16 @@ class ServerLink:
             self.detail = self.detail or sanitize(why)[:500]
         finally:
             self._connection = None
+        if self._wants_sign_in and not self._stop.is_set():
+            self._fail(str(SignInNeededError(self.spec.name)))
         return self._ready_at != before
+
+    @property
+    def _wants_sign_in(self) -> bool:
+        """Whether nobody is let in before the user signed in: to try again does not help."""
+        if self._auth is not None:
+            return self._auth.problem is not None
+        return self._refused and "authorization" not in (name.lower() for name in self.spec.config.headers)
 
     async def _try_kinds(self, session: Any, config: McpServerConfig) -> None:
         self.detail, before = "", self._ready_at
@@ -266,7 +283,8 @@ class ServerLink:
                 await self._hold(session, config, kind)
                 return
             except Exception as error:
-                if self._ready_at != before or kind == kinds[-1] or _is_denial(session, error):
+                denied = self._refused or _is_denial(session, error)
+                if self._ready_at != before or kind == kinds[-1] or denied:
                     raise first or error from error
                 first = error
 
@@ -312,8 +330,12 @@ class ServerLink:
                 network=config.network,
             )
             return lambda: spawned(self.world.spawner, request, self._on_stderr, self._on_end)
-        auth = self.world.make_auth(self.spec) if self.world.make_auth is not None else None
-        return lambda: session.over_http(config, "sse" if kind == "sse" else "http", auth)
+        return lambda: session.over_http(
+            config, "sse" if kind == "sse" else "http", self._auth, self._on_status
+        )
+
+    def _on_status(self, status: int) -> None:
+        self._refused = self._refused or status == _UNAUTHORIZED
 
     def _on_stderr(self, data: bytes) -> None:
         self._stderr += data

@@ -227,17 +227,33 @@ def _client(transport: Callable[[], Any], callbacks: Callbacks, mode: str) -> Cl
 
 @contextlib.asynccontextmanager
 async def over_http(
-    config: McpServerConfig, kind: Literal["http", "sse"], auth: httpx2.Auth | None = None
+    config: McpServerConfig,
+    kind: Literal["http", "sse"],
+    auth: httpx2.Auth | None = None,
+    on_status: Callable[[int], None] = lambda status: None,
 ) -> AsyncGenerator[Any]:
-    """Yield the streams of streamable HTTP or of SSE. Redirects stay on the server's own origin."""
+    """Yield the streams of streamable HTTP or of SSE. Redirects stay on the server's own origin.
+
+    Args:
+        config: The server's settings, variables expanded.
+        kind: Which of both.
+        auth: Signs requests.
+        on_status: Told the HTTP status of each answer: the SDK keeps it to itself.
+    """
     assert config.url is not None
+
+    async def heard(response: httpx2.Response) -> None:
+        on_status(response.status_code)
+
     timeout = httpx2.Timeout(30.0, read=max(300.0, config.timeout))
     if kind == "sse":
         async with sse_client(config.url, headers=dict(config.headers), auth=auth) as streams:
             yield streams
         return
     async with (
-        httpx2.AsyncClient(headers=dict(config.headers), timeout=timeout, auth=auth) as client,
+        httpx2.AsyncClient(
+            headers=dict(config.headers), timeout=timeout, auth=auth, event_hooks={"response": [heard]}
+        ) as client,
         streamable_http_client(config.url, http_client=client) as streams,
     ):
         yield streams

@@ -6,10 +6,12 @@ the user alone. That file also tells which keys the keyring has, so that a run a
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -71,12 +73,12 @@ class KeyStore:
             StorageError: It cannot be written.
         """
         host = host.lower()
-        kept = [item for item in self._read() if not _is(item, provider, host)]
         where: Where = "keyring" if _to_keyring(provider, host, key) else "file"
         entry = {"provider": provider, "host": host, "where": where}
         if where == "file":
             entry["key"] = key.get_secret_value()
-        self._write([*kept, entry])
+        with self._changing():
+            self._write([*(item for item in self._read() if not _is(item, provider, host)), entry])
         return where
 
     def remove(self, provider: str, host: str | None = None) -> list[StoredKey]:
@@ -85,14 +87,29 @@ class KeyStore:
         Raises:
             StorageError: The file cannot be written.
         """
-        read = self._read()
-        gone = [item for item in read if _is(item, provider, host.lower() if host else None)]
+        with self._changing():
+            read = self._read()
+            gone = [item for item in read if _is(item, provider, host.lower() if host else None)]
+            if gone:
+                self._write([item for item in read if item not in gone])
         for item in gone:
             if item["where"] == "keyring":
                 _forget_in_keyring(_entry(item))
-        if gone:
-            self._write([item for item in read if item not in gone])
         return [_entry(item) for item in gone]
+
+    @contextmanager
+    def _changing(self) -> Generator[None]:
+        """Keep others from changing the file meanwhile: tokens are renewed by several processes at once."""
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StorageError(f"{self._path} cannot be written: {error.strerror}.") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
 
     def _read(self) -> list[dict[str, Any]]:
         try:

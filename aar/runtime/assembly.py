@@ -178,6 +178,8 @@ class Assembly:
             budget=budget_of(runtime.base, session) if parent is None else parent.budget,
         )
         agent.hooks = agent.executor.hooks = runtime.extras.hooks(session)
+        if parent is None:
+            runtime.servers.paid_by(session, lambda: agent.budget)
         runtime.extras.extensions.equip(agent, session)
         return agent
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from aar.core.active_model import ActiveModel
 from aar.core.provider_runner import ProviderRunner
@@ -81,11 +82,17 @@ class SmallJobs:
         Raises:
             ProviderError: All attempts failed.
         """
+        return await self.ask_all([("user", prompt)], system, max_tokens)
+
+    async def ask_all(
+        self, said: Sequence[tuple[Literal["user", "assistant"], str]], system: str, max_tokens: int
+    ) -> str:
+        """Return what the model says to a whole conversation; otherwise as `ask_once`."""
         runner = ProviderRunner(self.active, self.base.config.model)
         request = ProviderRequest(
             model=self.active.model,
             system=system,
-            messages=[Message(role="user", content=(TextBlock(text=prompt),))],
+            messages=[Message(role=role, content=(TextBlock(text=text),)) for role, text in said],
             max_output_tokens=max_tokens,
             reasoning="off" if self.active.capabilities.reasoning else None,
         )

@@ -84,7 +84,7 @@ class Titles:
             except AarError as error:
                 log_failure("the small model gave no title", error)
                 raise
-            _count(session, budget, jobs)
+            count_cost(session, budget, jobs, _AGENT)
             # Whoever named the session in the meantime knew better.
             return answer if session.title == before else ""
 
@@ -94,7 +94,7 @@ class Titles:
             await jobs.aclose(main)
 
 
-def _count(session: Session, budget: Budget | None, jobs: SmallJobs) -> None:
+def count_cost(session: Session, budget: Budget | None, jobs: SmallJobs, agent_id: str) -> None:
     """Store the cost under an agent id of its own, so that no view of the conversation holds it."""
     meta = ProviderMeta(
         provider=jobs.active.name.partition("/")[0],
@@ -102,6 +102,6 @@ def _count(session: Session, budget: Budget | None, jobs: SmallJobs) -> None:
         usage=jobs.usage,
         cost_usd=jobs.cost_usd,
     )
-    session.append(meta, scope=session.scope(new_id(), _AGENT))
+    session.append(meta, scope=session.scope(new_id(), agent_id))
     if budget is not None:
         budget.count(jobs.cost_usd)

@@ -65,6 +65,14 @@ async def wish(ctx: Context) -> str:
 
 
 @server.tool()
+async def ponder(ctx: Context) -> str:
+    """Ask the client's model."""
+    said = types.SamplingMessage(role="user", content=types.TextContent(type="text", text="Say a word"))
+    answer = await ctx.session.create_message([said], max_tokens=50)
+    return str(getattr(answer.content, "text", answer.content))
+
+
+@server.tool()
 def pid() -> int:
     """Return the process id."""
     return os.getpid()

@@ -47,6 +47,7 @@ class World:
             environ=os.environ,
             pins=PinStore(data / "mcp_pins.json", root),
             questions=options.pop("questions", Questions()),
+            make_auth=options.pop("make_auth", lambda name, config: None),
         )
         self.bridge = MCPBridge(specs, world, self.registry, **options)
 

@@ -53,6 +53,7 @@ async def _chat(options: Mapping[str, Any], which: Mapping[str, Any], prompt: st
         )
         talk = Talk(conversation, reader, paper, lambda: examine(base_options))
         _greet(conversation, paper)
+        runtime.servers.start()
         code = await talk.run(prompt)
         paper.line(
             f"Session {conversation.session.session_id} is kept; `aar chat --continue` goes on.", "dim"

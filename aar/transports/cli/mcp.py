@@ -17,6 +17,7 @@ from aar.protocol.state import ExitCode
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.console import Console
 from aar.transports.cli.groups import NearestGroup
+from aar.transports.cli.mcp_login import login, logout
 from aar.transports.cli.options import base_options, runtime_options, take_runtime_options
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ _FILES = click.option(
 @click.group(cls=NearestGroup)
 def mcp() -> None:
     """List, add, remove and try MCP servers, or serve aar as one."""
+
+
+mcp.add_command(login)
+mcp.add_command(logout)
 
 
 @mcp.command("list")
@@ -215,6 +220,7 @@ def remove(name: str) -> None:
     from aar.config.paths import paths
     from aar.config.schema import McpServerConfig
     from aar.extensions.mcp_config import ServerSpec
+    from aar.extensions.mcp_logins import LoginStore
     from aar.extensions.mcp_pins import PinStore
 
     own = paths()
@@ -225,6 +231,7 @@ def remove(name: str) -> None:
     _change(own.user_config, name, None)
     spec = ServerSpec(name, McpServerConfig.model_construct(), "user", "config")
     PinStore(own.data / "mcp_pins.json", Path.cwd()).forget(spec)
+    LoginStore(own.config).forget(name)
     click.echo(f"{name} is removed from {own.user_config}.")
 
 

@@ -52,6 +52,7 @@ class Connection:
         conversation.watch(self._take, on_session=self._changed, on_result=on_result)
         conversation.runtime.extras.extensions.on_panels.append(self._panels_changed)
         self._changed(conversation.session)
+        conversation.runtime.servers.start()
 
     def wake(self) -> None:
         """Tell the screen that something changed that is no event."""
