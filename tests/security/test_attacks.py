@@ -20,10 +20,16 @@ from tests.cli.support import aar as run_aar
 from tests.cli.support import script
 from tests.policy.support import check
 
-_LISTENS = re.compile(r"start_server|start_unix_server|\.listen\(|create_server|HTTPServer")
-_MAY_LISTEN = re.compile(
-    r"safety/(sandbox|spawn)|providers/local|transports/(web|acp|mcp_server)|mcp|runtime/"
+_LISTENS = re.compile(
+    r"start_server|start_unix_server|listen(ing|er)?\.listen\(|create_server|HTTPServer|uvicorn\.Server"
 )
+_MAY_LISTEN = {
+    "extensions/mcp_oauth.py",  # while the user signs in: one answer, with the state that was sent
+    "providers/local_worker.py",  # a Unix socket
+    "safety/sandbox/proxy.py",  # inside the private network
+    "safety/spawn_server/network.py",
+    "transports/serve/listen.py",  # `aar serve`, behind its guard
+}
 
 
 def test_t8_nothing_listens_but_named_doors() -> None:
@@ -31,9 +37,10 @@ def test_t8_nothing_listens_but_named_doors() -> None:
     found = [
         path.relative_to(root).as_posix()
         for path in sorted(root.rglob("*.py"))
-        if _LISTENS.search(path.read_text()) and not _MAY_LISTEN.match(path.relative_to(root).as_posix())
+        if _LISTENS.search(path.read_text())
     ]
-    assert found == []
+    assert set(found) <= _MAY_LISTEN
+    assert "transports/serve/listen.py" in found
 
 
 @pytest.mark.parametrize("prompt", ["--trust", "--mode=unsafe", "-q", "--set", "--config=evil.toml"])

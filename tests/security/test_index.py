@@ -17,7 +17,7 @@ ATTACKS: dict[str, tuple[str, list[str]]] = {
     "T5": ("settings change after trust", ["security/test_before_trust.py::test_t5_", "config/test_trust.py::test_t5_"]),
     "T6": ("git runs what .git/config names", ["security/test_before_trust.py::test_t6_"]),
     "T7": ("a pull request configures a headless run", ["security/test_before_trust.py::test_t7_"]),
-    "T8": ("a web page talks to a local server", ["security/test_attacks.py::test_t8_"]),
+    "T8": ("a web page talks to a local server", ["security/test_attacks.py::test_t8_", "serve/test_guard.py::test_pages_of_other_sites_may_not_call", "serve/test_guard.py::test_a_name_that_was_made_to_lead_here"]),
     "T9": ("flags smuggled in as text", ["security/test_attacks.py::test_t9_"]),
     "T10": ("a command is read otherwise than it runs", ["policy/test_corpus.py::test_", "policy/test_properties.py::test_"]),
     "T11": ("built-ins poison later commands", ["security/test_attacks.py::test_t11_"]),
@@ -29,14 +29,14 @@ ATTACKS: dict[str, tuple[str, list[str]]] = {
     "T17": ("escape sequences in what is shown", ["text_safety/test_sanitize.py::test_"]),
     "T18": ("keys in logs and sessions", ["security/test_secrets.py::test_t18_", "observability/test_diagnostics_log.py::test_t18_"]),
     "T19": ("a model's host as a way out", ["security/test_attacks.py::test_t19_"]),
-    "T20": ("tools without annotations", ["policy/test_modes.py::test_unknown_effects_count_as_destructive"]),
+    "T20": ("tools without annotations", ["policy/test_modes.py::test_unknown_effects_count_as_destructive", "mcp/test_odd_servers.py::test_a_command_that_changes_is_not_started_until", "mcp/test_odd_servers.py::test_a_tool_that_changes_asks_again"]),
     "T21": ("a second way to start processes", ["spawn/test_environment.py::test_processes_start_in_one_place_only"]),
     "T22": ("the wall is lost or left silently", ["security/test_attacks.py::test_t22_", "spawn/test_choose.py::test_a_demanded_wall"]),
     "T23": ("settings that run commands", ["config/test_project_and_managed.py::test_t23_"]),
     "T24": ("text that gives orders", ["security/test_outside_text.py::test_t24_"]),
     "T25": ("orders planted in memory files", ["security/test_outside_text.py::test_t25_"]),
     "T26": ("file names that reach a shell", ["security/test_paths.py::test_t26_"]),
-    "T27": ("files that others run later", ["security/test_outside_text.py::test_t25_t27_", "sandbox/test_escapes.py::test_protected_paths_stay_as_they_are"]),
+    "T27": ("files that others run later", ["policy/test_unlocks.py::test_such_a_command_asks", "security/test_outside_text.py::test_t25_t27_", "sandbox/test_escapes.py::test_protected_paths_stay_as_they_are"]),
 }  # fmt: skip
 
 
