@@ -30,6 +30,13 @@ EVENTS = (
     "plan_step_done",
     "plan_changed",
 )
+_WEB = ("*.js", "*.jsx", "*.ts", "*.tsx", "*.mjs", "*.cjs", "*.css", "*.scss", "*.html", "*.vue", "*.json")
+AFTER_EDIT_TOOLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ruff": ("ruff check --fix --quiet {path}; code=$?; ruff format --quiet {path} && exit $code", ("*.py",)),
+    "pyright": ("pyright {path}", ("*.py",)),
+    "prettier": ("prettier --write --log-level warn {path}", _WEB),
+}
+"""Formatters and checkers that ``after_edit`` may name alone: command, and for which files."""
 _SETTINGS = ("timeout", "fail", "claude", "after_edit")
 _KEYS = frozenset({"command", "matcher", "timeout", "fail", "sandbox"})
 _EDIT_KEYS = frozenset({"command", "glob", "timeout", "sandbox"})
@@ -93,8 +100,8 @@ def from_config(
     ]
     timeout, fail = _seconds("timeout", table.get("timeout", _TIMEOUT)), _fail(table.get("fail", "open"))
     for event in (*EVENTS, "after_edit"):
-        theirs = _entries(event, project.get(event, ()))
-        for entry in _entries(event, table.get(event, ())):
+        theirs = _known_tools(event, _entries(event, project.get(event, ())))
+        for entry in _known_tools(event, _entries(event, table.get(event, ()))):
             foreign = entry in theirs
             unknown = set(entry) - (_EDIT_KEYS if event == "after_edit" else _KEYS)
             if unknown or not isinstance(entry.get("command"), str):
@@ -110,6 +117,22 @@ def from_config(
                 matcher, closed = str(entry.get("matcher", "")), _fail(entry.get("fail", fail))
                 hooks.append(Hook(event, entry["command"], matcher, seconds, closed, sandbox, foreign))
     return hooks, edits, notices
+
+
+def _known_tools(event: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put whole entries in the place of those that only name a formatter or checker that aar knows."""
+    if event != "after_edit":
+        return entries
+    found: list[dict[str, Any]] = []
+    for entry in entries:
+        command, globs = AFTER_EDIT_TOOLS.get(str(entry.get("command")), ("", ()))
+        if not command:
+            found.append(entry)
+        elif "glob" in entry:
+            found.append({**entry, "command": command})
+        else:
+            found += [{**entry, "command": command, "glob": glob} for glob in globs]
+    return found
 
 
 def _known(key: str) -> bool:

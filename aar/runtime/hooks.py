@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _ENTERING = frozenset({"read_file", "edit_file", "write_file", "list_directory", "grep"})
 _MAX_REPORT = 4000
+_NOT_FOUND = 127
+"""Exit code of a shell for a program that does not exist."""
 _SEEN = ("compaction", "error", "plan_changed", "plan_step_done", "notification")
 
 
@@ -96,6 +98,7 @@ class SessionHooks:
         )
         self._begun = False
         self._done: set[str] = set()
+        self._missing: set[str] = set()
         self._entered: set[Path] = set()
         if runtime.base.trusted:
             self.runner.listen("after_tool", self._enter)
@@ -214,11 +217,20 @@ class SessionHooks:
         found: list[str] = []
         if _content(file) != before:
             found.append(f"{path} was rewritten by `{command}`; read it again before you change it.")
-        if ended.exit_code != 0:
+        if ended.exit_code == _NOT_FOUND:
+            self._tell_missing(edit.command)  # no fault of the model's change
+        elif ended.exit_code != 0:
             output = clean_text(ended.output.decode("utf-8", "replace")).strip()[-_MAX_REPORT:]
             end = "took too long" if ended.timed_out else f"ended with code {ended.exit_code}"
             found.append(f"After the change of {path}, `{command}` {end}:\n{output}")
         return found
+
+    def _tell_missing(self, command: str) -> None:
+        name = command.strip().partition(" ")[0][:80]
+        if name not in self._missing:
+            self._missing.add(name)
+            why = "is not there, so it did not run after the edit"
+            self._tell(f"{name} {why}: install it, or take it out of [[hooks.after_edit]].")
 
     # --- rules of folders --------------------------------------------------------------------------------
 
