@@ -318,7 +318,7 @@ class Assembly:
             call_id=call.call_id,
             workspace=runtime.workspace,
             files=files,
-            spawner=runtime.spawner,
+            spawner=runtime.spawner if runtime.spawn_for is None else runtime.spawn_for(call.call_id),
             outputs=outputs,
             progress=lambda text: None,
             ask=make_ask(approvals, call, emit),

@@ -16,7 +16,7 @@ from aar.core.session import Session
 from aar.memory.session_store import SessionStore
 from aar.protocol.errors import ConfigurationError
 from aar.protocol.events import Event, Notice
-from aar.protocol.ports import Process
+from aar.protocol.ports import Process, Spawner
 from aar.protocol.tool import ToolSpec
 from aar.runtime.assembly import Assembly, main_agent
 from aar.runtime.audit import keep_audit
@@ -88,6 +88,8 @@ class Runtime:
     profile: Profile | None = None
     agent_name: str | None = None
     takes_commands: bool = False
+    spawn_for: Callable[[str], Spawner] | None = None
+    """Starts the commands of a call by its id elsewhere, such as in an editor's terminal; none: here."""
     background: dict[str, Process] = field(default_factory=dict[str, Process])
     foreground: Foreground = field(default_factory=Foreground)
     _temporary: list[Path] = field(default_factory=list[Path])

@@ -25,6 +25,11 @@ _RESULTS = {
     "session/set_config_option": "SetSessionConfigOptionResponse",
 }
 _SENT = {
+    "terminal/create": "CreateTerminalRequest",
+    "terminal/output": "TerminalOutputRequest",
+    "terminal/wait_for_exit": "WaitForTerminalExitRequest",
+    "terminal/kill": "KillTerminalRequest",
+    "terminal/release": "ReleaseTerminalRequest",
     "session/update": "SessionNotification",
     "session/request_permission": "RequestPermissionRequest",
     "fs/read_text_file": "ReadTextFileRequest",

@@ -19,7 +19,7 @@ from tests.cli.support import start
 
 FULL: dict[str, Any] = {
     "fs": {"readTextFile": True, "writeTextFile": True},
-    "terminal": True,
+    "terminal": False,
     "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
     "elicitation": {"form": {}},
 }

@@ -49,6 +49,10 @@ def test_every_kind_of_update_and_request_is_recorded() -> None:
         "fs/read_text_file",
         "fs/write_text_file",
         "elicitation/create",
+        "terminal/create",
+        "terminal/wait_for_exit",
+        "terminal/output",
+        "terminal/release",
     } <= asked
 
 

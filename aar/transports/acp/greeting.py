@@ -20,19 +20,25 @@ class ClientCapabilities:
     Attributes:
         read_files: ``fs/read_text_file``.
         write_files: ``fs/write_text_file``.
+        terminal: ``terminal/create`` and what belongs to it.
         forms: ``elicitation/create`` with a form.
         notices: Updates of kind ``notice``.
         compaction: Updates of kind ``compaction_update``.
         terminal_auth: Ways to sign in that need a terminal.
         name: What the client calls itself.
+
+    Args:
+        params: Of ``initialize``.
+        here: Whether the client is on this machine, so that its files and terminals are those of aar.
     """
 
-    def __init__(self, params: dict[str, Any] | None = None) -> None:
+    def __init__(self, params: dict[str, Any] | None = None, *, here: bool = True) -> None:
         params = params or {}
         told = _object(params.get("clientCapabilities"))
         files, session = _object(told.get("fs")), _object(told.get("session"))
-        self.read_files = files.get("readTextFile") is True
-        self.write_files = files.get("writeTextFile") is True
+        self.read_files = here and files.get("readTextFile") is True
+        self.write_files = here and files.get("writeTextFile") is True
+        self.terminal = here and told.get("terminal") is True
         self.forms = isinstance(_object(told.get("elicitation")).get("form"), dict)
         self.notices = isinstance(session.get("notices"), dict)
         self.compaction = isinstance(session.get("compaction"), dict)

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from aar.transports.acp.messages import RpcError, error_message, kind_of, parse
 from aar.transports.acp.server import Server
 from aar.transports.serve.guard import MAX_BODY, Guard, error_body
-from aar.transports.serve.listen import address, bound, until_signal
+from aar.transports.serve.listen import address, bound, is_loopback, until_signal
 from aar.transports.serve.sse import Stream, frame
 
 PATH = "/acp"
@@ -91,9 +91,10 @@ class Remote:
 
     Args:
         options: For `open_runtime`.
+        here: Whether it is on this machine, so that its files and terminals may be used.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], *, here: bool) -> None:
         self.id = secrets.token_urlsafe(24)
         self.used = time.monotonic()
         self.main = Outbox()
@@ -101,7 +102,7 @@ class Remote:
         self._streams: dict[str, Outbox] = {}
         self._routes: dict[str, str] = {}
         self._greeting: asyncio.Future[dict[str, Any]] | None = None
-        self.server = Server(self, options)
+        self.server = Server(self, options, here=here)
 
     @property
     def alone(self) -> bool:
@@ -224,7 +225,8 @@ class Remotes:
         except RpcError as error:
             return JSONResponse(error_message(None, error), 400)
         if kind == "request" and message["method"] == "initialize":
-            return await self._greet(raw)
+            peer = request.client
+            return await self._greet(raw, here=peer is not None and is_loopback(peer.host))
         remote = self._remotes.get(request.headers.get(CONNECTION, ""))
         if remote is None:
             return _refused(404, f"There is no such connection; send initialize, then its {CONNECTION}.")
@@ -234,10 +236,10 @@ class Remotes:
         remote.take(raw, message)
         return Response(status_code=202)
 
-    async def _greet(self, raw: bytes) -> Response:
+    async def _greet(self, raw: bytes, *, here: bool) -> Response:
         if len(self._remotes) >= MAX_CONNECTIONS:
             return _refused(429, f"{MAX_CONNECTIONS} clients are connected; close one of them.")
-        remote = Remote(self._options)
+        remote = Remote(self._options, here=here)
         answer = await remote.greet(raw)
         if "error" in answer:
             await remote.aclose()

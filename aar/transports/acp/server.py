@@ -39,10 +39,12 @@ class Server:
     Args:
         wire: Takes what is sent to it.
         options: For `open_runtime`; the working folder comes with each session.
+        here: Whether the editor is on this machine.
     """
 
-    def __init__(self, wire: Sender, options: Mapping[str, Any]) -> None:
+    def __init__(self, wire: Sender, options: Mapping[str, Any], *, here: bool = True) -> None:
         self._options = dict(options)
+        self._here = here
         self._client = ClientCapabilities()
         self._initialized = False
         self._sessions: dict[str, EditorSession] = {}
@@ -68,7 +70,7 @@ class Server:
 
     def greeted(self, params: dict[str, Any]) -> None:
         """Take note of an ``initialize`` that was answered already."""
-        self._client, self._initialized = ClientCapabilities(params), True
+        self._client, self._initialized = ClientCapabilities(params, here=self._here), True
 
     def has_session(self, session_id: str) -> bool:
         """Tell whether a session is open."""
@@ -199,7 +201,7 @@ class Server:
             made.add_done_callback(_close_unused)
             raise
         try:
-            session = await attach(self.connection, self._client, runtime, open_session)
+            session = await attach(self.connection, self._client, runtime, open_session, self._options)
             await session.look_around()
         except BaseException:
             await runtime.aclose()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,10 @@ class EditorSession:
     async def ask(self, method: str, params: dict[str, Any]) -> Any:
         """Send a request of this session to the editor."""
         return await self._connection.request(method, {"sessionId": self.session_id, **params})
+
+    def show_terminal(self, call_id: str, terminal_id: str) -> bool:
+        """Show a terminal of the editor in a tool call; tell whether there is such a call."""
+        return self._translator.show_terminal(call_id, terminal_id)
 
     # Facts of the translator
 
@@ -417,6 +421,7 @@ async def attach(
     client: ClientCapabilities,
     runtime: Runtime,
     open_session: Callable[[Runtime], Session],
+    options: Mapping[str, Any],
 ) -> EditorSession:
     """Open a session in a runtime and connect it with the editor.
 
@@ -429,4 +434,10 @@ async def attach(
         runtime.make_files = make_files
     session = await asyncio.to_thread(open_session, runtime)
     calls.session_id = session.session_id
-    return EditorSession(connection, client, Conversation(runtime, session), calls)
+    opened = EditorSession(connection, client, Conversation(runtime, session), calls)
+    if client.terminal:
+        from aar.transports.acp.terminals import EditorTerminals
+
+        terminals = EditorTerminals(runtime, dict(options), opened.ask, opened.show_terminal)
+        runtime.spawn_for = terminals.spawner
+    return opened

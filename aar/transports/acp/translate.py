@@ -80,7 +80,12 @@ class _Call:
     asked: bool = False
     running: bool = False
     output: str = ""
+    terminal: str = ""
     timer: asyncio.TimerHandle | None = None
+
+
+def _terminal(name: str) -> dict[str, str]:
+    return {"type": "terminal", "terminalId": name}
 
 
 @dataclass
@@ -227,6 +232,16 @@ class Translator:
         call = self._calls.get(call_id)
         return None if call is None else {"sessionUpdate": "tool_call_update", "toolCallId": call.update_id}
 
+    def show_terminal(self, call_id: str, terminal_id: str) -> bool:
+        """Show a terminal of the client in an open call; tell whether there is one."""
+        call = self._calls.get(call_id)
+        if call is None:
+            return False
+        self._runs(call_id)
+        call.terminal = terminal_id
+        self.send({**(self.call_update(call_id) or {}), "content": [_terminal(terminal_id)]})
+        return True
+
     def _on_question(self, event: Event) -> None:
         call = self._calls.get(str(getattr(event, "call_id", "")))
         if call is not None:
@@ -272,7 +287,10 @@ class Translator:
             return
         if call.timer is not None:
             call.timer.cancel()
-        self.send({**update, **tool_calls.result_fields(event, self.facts.root)})
+        fields = tool_calls.result_fields(event, self.facts.root)
+        if call.terminal:
+            fields["content"] = [_terminal(call.terminal)]
+        self.send({**update, **fields})
 
     # --- facts -------------------------------------------------------------------------------------------
 
