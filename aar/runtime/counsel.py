@@ -137,6 +137,8 @@ class _Recall:
         folders = (base.paths.data / "memory", base.workspace / ".aar/memory")
         if not any(folder.is_dir() for folder in folders):
             return ()
+        if self._runtime.extras.extensions.replaces("memory"):
+            return ()
         if self._notes is None:
             from aar.runtime.notes import SessionNotes
 

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from aar.core.agent import Agent
     from aar.core.prompt import SystemPrompt
     from aar.core.session import Session
+    from aar.extensions.api_parts import PartName
     from aar.extensions.in_session import ExtensionsInSession
     from aar.extensions.manager import Extension, ExtensionManager
     from aar.protocol.panel import Panel
     from aar.providers.base import Provider
     from aar.runtime.hooks import SessionHooks
     from aar.runtime.parts import Runtime
+    from aar.tools.registry import ToolRegistry
 
 _KEPT = "extensions"
 _THEMES = "extension-themes"
@@ -67,6 +69,24 @@ def _trusted_project(base: Base) -> Path | None:
     from aar.config.trust import TrustStore
 
     return base.workspace if TrustStore(base.paths).is_trusted(base.workspace) else None
+
+
+def add_extension_tools(base: Base, registry: ToolRegistry) -> list[str]:
+    """Put the tools of extensions into ``registry``, to be listed; return what went wrong."""
+
+    def nothing(what: str, subject: str) -> str | None:
+        return "tools that are listed do nothing"
+
+    manager = make_manager(base)
+    manager.wait()
+    try:
+        for extension in manager.loaded:
+            for tool in extension.registered.tools:
+                if tool.name not in registry:
+                    registry.register(tool.spec(_there(extension), nothing))
+        return list(manager.problems)
+    finally:
+        manager.close()
 
 
 def extension_provider(base: Base, name: str, model: str) -> Provider | None:
@@ -242,13 +262,7 @@ class RuntimeExtensions:
         joined = self._joined.get(session.session_id)
         if joined is None or joined.here is None or joined.manager is None:
             return prompt
-        layers = tuple(
-            PromptLayer(name="extension", source=f"{extension.name}: {name}", text=text)
-            for extension in joined.manager.loaded
-            for name, text in extension.registered.prompts
-        )
-        if layers:
-            prompt = replace(prompt, layers=(*prompt.layers, *layers))
+        prompt = with_layers(joined.manager, prompt)
         builder = joined.manager.part("prompt_builder")
         if builder is None:
             return prompt
@@ -306,6 +320,19 @@ class RuntimeExtensions:
         """Return ``names``, and those of extensions that the settings and ``allowed`` let through."""
         return _Names(names, lambda name: any(spec.name == name for spec in self.specs(allowed)))
 
+    def replaces(self, part: PartName) -> bool:
+        """Tell whether an extension that was loaded replaces a part."""
+        return self._registered_of is not None and self._registered_of.part(part) is not None
+
+    def shown(
+        self, tools: tuple[ToolSpec, ...], prompt: Callable[[tuple[ToolSpec, ...]], SystemPrompt]
+    ) -> tuple[tuple[ToolSpec, ...], SystemPrompt]:
+        """Return tools and prompt with what extensions add to them, outside of a session."""
+        self.manager.wait()
+        self._register(self.manager)
+        tools = (*tools, *self.specs(lambda name: True))
+        return tools, with_layers(self.manager, prompt(tools))
+
     def settle_names(self) -> None:
         """Load extensions now where ``[tools] enabled`` names a tool that only they may have."""
         enabled = self._runtime.config.tools.enabled or ()
@@ -359,6 +386,16 @@ class RuntimeExtensions:
         manager: ExtensionManager | None = self._runtime.base.kept.pop(_KEPT, None)
         if manager is not None:
             await asyncio.to_thread(manager.close)
+
+
+def with_layers(manager: ExtensionManager, prompt: SystemPrompt) -> SystemPrompt:
+    """Return a system prompt with the additions of extensions at its end."""
+    layers = tuple(
+        PromptLayer(name="extension", source=f"{extension.name}: {name}", text=text)
+        for extension in manager.loaded
+        for name, text in extension.registered.prompts
+    )
+    return replace(prompt, layers=(*prompt.layers, *layers)) if layers else prompt
 
 
 @dataclass(frozen=True)

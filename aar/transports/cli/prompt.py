@@ -124,8 +124,7 @@ async def _show(layers: bool, values: dict[str, Any]) -> None:
     custom = values.pop("system_prompt")
     runtime = open_runtime(**values, system_prompt=Path(custom) if custom else None)
     try:
-        tools = runtime.tools()
-        built = runtime.prompt(tools)
+        tools, built = runtime.extras.extensions.shown(runtime.tools(), runtime.prompt)
         if not layers:
             click.echo(built.text)
             return

@@ -7,6 +7,7 @@ import json
 import click
 
 from aar.runtime import open_base
+from aar.runtime.extensions import add_extension_tools
 from aar.runtime.extras import file_tools
 from aar.safety.sanitize import sanitize
 from aar.tools.builtin.catalogue import builtin_tools
@@ -21,7 +22,11 @@ from aar.transports.cli.console import Console
 def tools(as_json: bool) -> None:
     """List the tools that the model gets ([tools] enabled)."""
     base = open_base()
-    specs = ToolRegistry([*builtin_tools(), *file_tools(base)]).specs(base.config.tools.enabled)
+    registry = ToolRegistry([*builtin_tools(), *file_tools(base)])
+    problems = add_extension_tools(base, registry)
+    specs = registry.specs(base.config.tools.enabled)
+    for problem in problems:
+        click.echo(sanitize(problem), err=True)
     if as_json:
         for spec in specs:
             fields = {
