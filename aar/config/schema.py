@@ -379,6 +379,60 @@ class McpConfig(Section):
     """Seconds that a run without a person waits for servers; with one, two seconds at most."""
 
 
+class LspConfig(Section):
+    """``[lsp.NAME]``: a language server that looks at files after edits."""
+
+    command: tuple[str, ...]
+    """Program and arguments; it speaks over standard input and output."""
+    extensions: tuple[str, ...]
+    """Endings of the files that it is for, with the dot, or whole names."""
+    language: str | None = None
+    """Identifier of the language, where the ending does not tell it."""
+    level: Literal["error", "warning"] = "error"
+    """Least severity that the model is told."""
+    timeout: Annotated[float, Field(gt=0, le=120)] = 10
+    """Seconds that an edit waits for it."""
+    startup_timeout: Annotated[float, Field(gt=0, le=600)] = 60
+    """Seconds that the first edit waits for it."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Its settings, as an editor would give them."""
+    init_options: dict[str, Any] = Field(default_factory=dict)
+    """What it gets with the first request."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Its environment."""
+    writes: bool = False
+    """Whether it may write into the project, as some do that build."""
+    sandbox: bool = True
+    """Whether it runs inside the wall."""
+    network: bool = False
+    """Whether it may use the network inside the wall."""
+    enabled: bool = True
+    """Whether it is used."""
+
+
+class RestConfig(Section):
+    """``[rest.NAME]``: an HTTP service whose operations become tools."""
+
+    spec: str
+    """File of its OpenAPI 3 document, JSON or YAML; relative to the project."""
+    base_url: str
+    """Address that all requests go to; the document's own servers do not count."""
+    auth_env: str | None = None
+    """Variable with the token that is sent as ``Authorization: Bearer``."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """More headers; ``${VAR}`` is replaced when they are sent."""
+    allow: tuple[str, ...] | None = None
+    """Patterns of operation ids that become tools; all without it."""
+    private: bool = False
+    """Whether the address may be on this machine or in a private network."""
+    timeout: Annotated[float, Field(gt=0, le=600)] = 30
+    """Seconds of one request."""
+    max_bytes: Annotated[int, Field(ge=1000, le=50_000_000)] = 2_000_000
+    """Bytes of an answer that are read."""
+    enabled: bool = True
+    """Whether it is used."""
+
+
 class WebConfig(Section):
     """``[web]``: ``web_fetch`` and ``web_search``."""
 
@@ -452,6 +506,8 @@ class Config(Section):
     verify: VerifyConfig = VerifyConfig.model_construct()
     tui: TuiConfig = TuiConfig.model_construct()
     mcp: McpConfig = McpConfig.model_construct()
+    lsp: dict[str, LspConfig] = Field(default_factory=dict[str, LspConfig])
+    rest: dict[str, RestConfig] = Field(default_factory=dict[str, RestConfig])
     web: WebConfig = WebConfig.model_construct()
     hooks: dict[str, Any] = Field(default_factory=dict)
     extensions: ExtensionsConfig = ExtensionsConfig.model_construct()

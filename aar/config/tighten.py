@@ -126,7 +126,10 @@ _REFUSED: dict[str, str] = {
     "sandbox.writable": "a project may not open the sandbox",
     "mcp.servers.*.sandbox": "a project may not open the sandbox",
     "mcp.servers.*.network": "a project may not open the sandbox",
+    "lsp.*.sandbox": "a project may not open the sandbox",
+    "lsp.*.network": "a project may not open the sandbox",
     "web.*": _ADDRESS,
+    "rest.*": _ADDRESS,
     "session.*": "sessions are the user's",
     "extensions.use": "a project may not choose extensions",
     "extensions.*seconds": "extensions are the user's",
@@ -136,7 +139,7 @@ _REFUSED: dict[str, str] = {
     "profiles*": "profiles are the user's",
     "trust*": "a project may not trust itself",
 }
-_NAMED: tuple[KeyPath, ...] = (("mcp", "servers"), ("agents",))
+_NAMED: tuple[KeyPath, ...] = (("mcp", "servers"), ("agents",), ("lsp",))
 _LOOSER = "a project may not loosen it"
 _NOT_OURS = "a project may not change what the user has under that name"
 _NOT_STRICTER = "managed settings can only tighten"

@@ -42,6 +42,10 @@ class Profile:
         max_steps: Model requests of one run.
         max_cost: US dollars of one run; 0: no limit of its own.
         stop: Sequences at which its model stops.
+        memory: Whether it may read and write notes.
+        advisors: Agents whose advice it wants.
+        handoff: Agents that it may hand its work over to.
+        critic: Whether its answer is judged before it is final; ``None``: as the settings say.
         unused: Fields of its file that aar does not act on.
     """
 
@@ -58,6 +62,10 @@ class Profile:
     max_steps: int | None = None
     max_cost: float = 0.0
     stop: tuple[str, ...] = ()
+    memory: bool = True
+    advisors: tuple[str, ...] = ()
+    handoff: tuple[str, ...] = ()
+    critic: bool | None = None
     unused: tuple[str, ...] = field(default=())
 
     def allowed(self, registry: ToolRegistry, offered: Iterable[str]) -> frozenset[str]:
@@ -107,13 +115,18 @@ def _build(name: str, meta: dict[str, Any], document: Document) -> Profile:
         tools = None
     else:
         without = ()
+    memory = _flag("memory", take("memory")) is not False
     return Profile(
         name=name,
         description=" ".join(str(take("description") or "").split()),
         prompt=document.body.strip(),
         source=str(document.path),
         tools=None if tools is None or tools == "*" else words(tools),
-        without=(*without, *words(take("disallowed_tools", "disallowedTools"))),
+        without=(
+            *without,
+            *words(take("disallowed_tools", "disallowedTools")),
+            *(() if memory else ("memory_*",)),
+        ),
         model=_model(take("model")),
         reasoning=_reasoning(take("reasoning", "effort")),
         temperature=_number("temperature", take("temperature"), 0, 2),
@@ -121,6 +134,10 @@ def _build(name: str, meta: dict[str, Any], document: Document) -> Profile:
         max_steps=_steps(take("max_steps", "maxTurns", "steps")),
         max_cost=_number("max_cost", take("max_cost"), 0, 1e9) or 0.0,
         stop=words(take("stop")),
+        memory=memory,
+        advisors=_agents("advisors", meta.get("advisors")),
+        handoff=_agents("handoff", meta.get("handoff")),
+        critic=_flag("critic", meta.get("critic")),
         unused=tuple(sorted(meta)),
     )
 
@@ -152,6 +169,24 @@ def _steps(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError("max_steps must be a whole number of at least 1")
     return value
+
+
+def _flag(name: str, value: object) -> bool | None:
+    """Return yes or no; Claude Code's ``memory: user`` and the like are a yes."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("user", "project", "local", "on", "yes"):
+        return True
+    if isinstance(value, str) and value.lower() in ("off", "none", "no"):
+        return False
+    raise ValueError(f"{name} must be true or false")
+
+
+def _agents(name: str, value: object) -> tuple[str, ...]:
+    found = words(value)
+    if wrong := [item for item in found if not NAME.fullmatch(item)]:
+        raise ValueError(f"{name}: {wrong[0][:40]!r} is no name of an agent")
+    return found
 
 
 def _mode(value: object) -> PermissionMode | None:

@@ -103,6 +103,10 @@ class SessionHooks:
         if runtime.base.trusted:
             self.runner.listen("after_tool", self._enter)
         self.runner.listen("prompt_submit", self._begin)
+        if runtime.config.lsp:
+            from aar.runtime.lsp import attach
+
+            attach(runtime, session, self.runner)
         self._watching = self._ending = False
         self._heed()
 

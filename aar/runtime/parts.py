@@ -28,6 +28,7 @@ from aar.runtime.mcp import ServerTools
 from aar.runtime.models import make_active_model
 from aar.runtime.policy import existing_folder, make_policy
 from aar.runtime.resilience import OpenedModels
+from aar.runtime.rest import register_services
 from aar.runtime.sessions import events_since_opening, find_session, latest_of, resume_or_fork
 from aar.runtime.web import register_search
 from aar.safety.files import WorkspaceFiles
@@ -101,6 +102,7 @@ class Runtime:
         self.opened = OpenedModels(self.base)
         self.small_models = SmallModels(self.base)
         register_search(self.config, self.registry)
+        register_services(self.base, self.registry)
         self.servers = ServerTools(
             self.base,
             self.spawner,
