@@ -505,6 +505,12 @@ class Session:
         while self.before_close:
             await self.before_close.pop()()
         await self.sync()
+        if unsaved := len(self._file.unsaved):
+            message = (
+                f"{unsaved} events of this session could not be saved ({self._file.error}) and end with aar. "
+                "Make room or give aar the right to write before you go on."
+            )
+            self.append(Notice(level="error", code="store_lost", message=message))
         await self._watchers.finish()
         self.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from aar.core.compaction_notes import (
     parse_missing,
     parse_notes,
     render_notes,
+    telling,
     trim_notes,
 )
 
@@ -77,3 +80,12 @@ def test_any_text_can_be_read_and_shown_again(text: str) -> None:
     assert isinstance(render_notes(notes), str)
     assert notes_tokens(trim_notes(notes, 50)) <= max(50, 60 * len(SECTIONS) + 100)
     assert isinstance(parse_missing(text), dict)
+
+
+@pytest.mark.parametrize("piece", ["x", "x-", "x.", "a_", "aB", "x/", "`", "1", "# ", "* "])
+def test_words_of_any_length_are_weighed_at_once(piece: str) -> None:
+    text = piece * 20_000
+    began = time.process_time()
+    telling(text)
+    parse_notes(text)
+    assert time.process_time() - began < 1

@@ -176,6 +176,18 @@ def test_a_session_on_a_disk_that_became_read_only_goes_on_and_is_saved_later(tm
     session.close()
 
 
+async def test_who_closes_a_session_that_could_not_be_saved_is_told_what_is_lost(tmp_path: Path) -> None:
+    _, session = new_session(tmp_path)
+    told: list[str] = []
+    session.on_event(lambda event: told.append(event.message) if isinstance(event, Notice) else None)
+    file = session._file
+    good, file._fd = file._fd, os.open(os.devnull, os.O_RDONLY)
+    session.append(user("never saved"))
+    await session.aclose()
+    os.close(good)
+    assert any(message.startswith("2 events of this session could not be saved") for message in told), told
+
+
 def test_the_file_holds_no_stream_pieces_and_little_besides_its_text(tmp_path: Path) -> None:
     store, session = new_session(tmp_path)
     run = session.scope("R")
