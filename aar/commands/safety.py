@@ -13,7 +13,6 @@ from aar.commands.base import (
     Context,
     Failure,
     Result,
-    Submit,
     Table,
     Text,
     starting_with,
@@ -43,19 +42,6 @@ async def _mode(context: Context, argument: str) -> Result:
         return Choice("What may run without a question?", items)
     context.conversation.set_mode(argument)
     return Text(f"Mode {argument}: {MODES[argument]}.")
-
-
-async def _plan(context: Context, argument: str) -> Result:
-    """Go into mode plan, or out of it; with words they are sent in it."""
-    if argument == "off":
-        if context.conversation.mode != "plan":
-            return Text(f"Mode {context.conversation.mode} holds already.")
-        context.conversation.set_mode("ask")
-        return Text("Mode ask: the plan can be carried out now; each change is asked for.")
-    context.conversation.set_mode("plan")
-    if argument:
-        return Submit(argument, "Mode plan: nothing is changed; /plan off ends it.")
-    return Text("Mode plan: the agent looks around and answers with a plan. /plan off ends it.")
 
 
 # --- rules -----------------------------------------------------------------------------------------------
@@ -207,8 +193,6 @@ def commands() -> list[Command]:
         Command("mode", "Choose what may run without a question.", _mode, usage="[plan | ask | edit | auto]",
                 group="safety", example="/mode edit",
                 complete=lambda context, text: starting_with([*MODES][:-1], text)),
-        Command("plan", "Let the agent read and plan only; `off` ends it.", _plan, usage="[PROMPT | off]",
-                group="safety", complete=lambda context, text: ["off"] if text in ("", "o", "of") else []),
         Command("permissions", "List the rules; add or remove rules of this session.", _permissions,
                 usage="[allow|ask|deny|remove RULE]", group="safety", aliases=("rules",),
                 complete=_complete_permissions, example="/permissions allow bash(npm test *)"),

@@ -278,6 +278,21 @@ class VerifyConfig(Section):
     """Seconds for one command."""
     max_output_chars: PositiveInt = 6000
     """Characters of a failing command's output that the model sees."""
+    judge: str | None = None
+    """Model that judges ``judge:`` checks; by default ``[model] small``, else the model that works."""
+
+
+class PlanConfig(Section):
+    """``[plan]``: how a plan is run."""
+
+    retries: Annotated[int, Field(ge=1, le=20)] = 3
+    """Failures of one step after which the plan is changed."""
+    consecutive_failures: Annotated[int, Field(ge=2, le=20)] = 2
+    """Different steps that fail one after the other, after which the plan is changed."""
+    max_replans: Annotated[int, Field(ge=0, le=20)] = 3
+    """Changes of one plan at most; 0: it is never changed."""
+    max_parallel: Annotated[int, Field(ge=1, le=32)] = 4
+    """Steps that only read, side by side."""
 
 
 class TuiLayoutConfig(Section):
@@ -504,6 +519,7 @@ class Config(Section):
     session: SessionConfig = SessionConfig.model_construct()
     checkpoints: CheckpointsConfig = CheckpointsConfig.model_construct()
     verify: VerifyConfig = VerifyConfig.model_construct()
+    plan: PlanConfig = PlanConfig.model_construct()
     tui: TuiConfig = TuiConfig.model_construct()
     mcp: McpConfig = McpConfig.model_construct()
     lsp: dict[str, LspConfig] = Field(default_factory=dict[str, LspConfig])

@@ -109,6 +109,7 @@ class TotalsFold:
         cwd: Working folder.
         plan: Items of the main agent's plan.
         plan_revision: Its revision; 0: none.
+        goal: Criterion that every run is to meet; ``None``: none.
         task_plan: The last plan that can be run, which a todo list does not replace; ``None``: none.
         stop_reason: Why the last run of the main agent ended.
         states: Last state by agent id.
@@ -128,6 +129,7 @@ class TotalsFold:
         self.cwd: str | None = None
         self.plan: tuple[PlanItem, ...] = ()
         self.plan_revision = 0
+        self.goal: str | None = None
         self.task_plan: PlanEvent | None = None
         self.stop_reason: StopReason | None = None
         self.states: dict[str, AgentState] = {}
@@ -230,6 +232,8 @@ class TotalsFold:
             self.title, self._named = event.title, True
 
     def _on_setting(self, event: Setting) -> None:
+        if event.agent_id == "main" and event.key == "goal":
+            self.goal = event.to if isinstance(event.to, str) and event.to else None
         if event.agent_id != "main" or not isinstance(event.to, str):
             return
         if event.key == "mode":

@@ -14,13 +14,13 @@ from aar.core.approvals import PermissionManager, Scope
 from aar.core.prompt import SystemPrompt, build_prompt
 from aar.core.provider_runner import ActiveModel, Trace
 from aar.core.session import Session
-from aar.core.verify import Verifier
 from aar.core.view import SessionView
 from aar.protocol.events import PlanEvent, PlanItem, ToolCall
 from aar.protocol.ports import Approver, Emit, ToolContext
 from aar.protocol.tool import ToolSpec
 from aar.providers.base import ProviderCapabilities
 from aar.runtime.base import log_failure
+from aar.runtime.checks import make_verifier
 from aar.runtime.context import budget_of, offer_of
 from aar.runtime.counsel import attach_counsel, notes_for
 from aar.runtime.policy import save_rule
@@ -169,7 +169,7 @@ class Assembly:
             approvals=approvals,
             agent_id=agent_id,
             parent_limits=lambda: None if parent is None else parent.limits,
-            make_verifier=self._verifier if parent is None else lambda: None,
+            make_verifier=lambda: make_verifier(runtime, session, agent, files) if parent is None else None,
             survey=runtime.survey,
             log=log_failure,
             keep_output=outputs.keep,
@@ -293,12 +293,6 @@ class Assembly:
         spec = self.runtime.registry.get(name)
         return None if spec is None else spec.name
 
-    def _verifier(self) -> Verifier | None:
-        runtime, settings = self.runtime, self.runtime.config.verify
-        if not settings.commands:
-            return None
-        return Verifier(settings.commands, runtime.spawner, runtime.workspace, settings)
-
     def _context(
         self,
         call: ToolCall,
@@ -314,6 +308,11 @@ class Assembly:
             revision = session.totals.plan_revision + 1
             emit.append(PlanEvent(items=tuple(items), revision=revision))
 
+        def write_plan(items: Sequence[PlanItem], goal: str) -> Sequence[PlanItem]:
+            from aar.runtime.plan import write
+
+            return write(session, emit, items, goal, interactive=runtime.interactive)
+
         return ToolContext(
             call_id=call.call_id,
             workspace=runtime.workspace,
@@ -324,6 +323,7 @@ class Assembly:
             ask=make_ask(approvals, call, emit),
             plan=session.plan,
             set_plan=set_plan,
+            write_plan=write_plan,
             max_output_chars=runtime.config.tools.max_output_chars,
             background=runtime.background,
             foreground=runtime.foreground,

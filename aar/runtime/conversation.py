@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from aar.config.schema import PermissionMode
 from aar.config.tighten import stricter_mode
-from aar.core.agent import Agent, RunResult
+from aar.core.agent import Agent, RunResult, Work
 from aar.core.context_parts import Part, context_breakdown
 from aar.core.prompt import MODE_NOTES
 from aar.core.prompt_queue import Prompt, as_prompt
@@ -21,6 +21,7 @@ from aar.core.session import Session
 from aar.protocol.errors import AarError, UsageError
 from aar.protocol.events import Compaction, ContextEvent, Event, Notice, Setting
 from aar.protocol.messages import ContentBlock, TextBlock
+from aar.protocol.state import StopReason
 from aar.runtime.audit import keep_audit
 from aar.runtime.base import log_failure
 from aar.runtime.parts import Runtime
@@ -42,6 +43,7 @@ class Conversation:
         agent: The agent of that session.
         last_result: How the last run ended.
         titles: Titles new sessions, where ``[model] small`` is set.
+        mode_before_plan: Mode in which a plan was asked for, which it is run in.
     """
 
     def __init__(self, runtime: Runtime, session: Session) -> None:
@@ -51,6 +53,7 @@ class Conversation:
         self.agent: Agent = runtime.agent(session)
         self.last_result: RunResult | None = None
         self.titles = Titles(runtime)
+        self.mode_before_plan: PermissionMode | None = None
         self._task: asyncio.Task[None] | None = None
         self._cut_short = False
         self._beside: asyncio.Task[Any] | None = None
@@ -171,10 +174,24 @@ class Conversation:
             # The run is about to begin: it begins, so that the prompt is in the session, and ends.
             self._cut_short = True
 
-    def _start(self, prompt: Prompt, source: str) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._work(prompt, source))
+    def run_plan(self) -> None:
+        """Start a run of the session's plan; `interrupt` ends it, and it can be started again.
 
-    async def _work(self, prompt: Prompt, source: str) -> None:
+        Raises:
+            UsageError: A run is under way, or there is nothing to do.
+            PlanningError: The plan cannot be run as it is.
+        """
+        from aar.runtime.plan import plan_work
+
+        if self.running:
+            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
+        prompt, work = plan_work(self.runtime, self.session, self.agent)
+        self._start(as_prompt(prompt), "prompt", work)
+
+    def _start(self, prompt: Prompt, source: str, work: Work | None = None) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._work(prompt, source, work))
+
+    async def _work(self, prompt: Prompt, source: str, work: Work | None) -> None:
         """Run ``prompt`` and what waits behind it, until something ends otherwise than well."""
         following: Prompt | None = prompt
         try:
@@ -182,8 +199,11 @@ class Conversation:
                 if self._cut_short:
                     self._cut_short = False
                     asyncio.get_running_loop().call_soon(self.agent.cancel)
-                result = await self.agent.run(following, self.session, source=source)
+                result = await self.agent.run(following, self.session, source=source, work=work)
                 self.last_result = result
+                if work is None and result.stop_reason is StopReason.VERIFIED and self.session.totals.goal:
+                    self.set_goal(None, by="verify")
+                work = None
                 for handler in tuple(self._on_result):
                     handler(result)
                 well = result.exit_code == 0
@@ -322,6 +342,13 @@ class Conversation:
         self.agent = self._agent_again()
         said = {"from": before and before.name, "to": name}
         self.session.append(Setting.model_validate({"key": "agent", "by": by, **said}))
+
+    def set_goal(self, criterion: str | None, *, by: str = "user") -> None:
+        """Let every run go on until ``criterion`` holds (see `aar.tools.criteria`); ``None``: no goal."""
+        before = self.session.totals.goal
+        self.session.append(
+            Setting.model_validate({"key": "goal", "from": before, "to": criterion, "by": by})
+        )
 
     def set_reasoning(self, level: str | int | None, *, by: str = "user") -> None:
         """Set how much the model thinks first, from the next run on."""

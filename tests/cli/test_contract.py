@@ -31,6 +31,7 @@ _FILES: dict[str, bytes] = {
     "SCHEMA": json.dumps(_SCHEMA).encode(),
     "CONFIG": b"[profiles.small.limits]\nsteps = 5\n",
     "MCP": b'{"mcpServers": {}}',
+    "PLAN": b"# Plan: Say hello\n\n## 1. Say it\ndone when: true\n\n## 2. Say more\nafter: 1\n",
     "WRONG": b"[limits]\nsteps = 0\n",
 }
 _NEW = ("ANSWER", "OUT", "BUNDLE")
@@ -43,7 +44,7 @@ def words_of(row: dict[str, Any], folder: Path, project: Path) -> list[str]:
     if re.search(r"\bID\b", text) or row.get("session") or row.get("changes"):
         named |= session_of(row, folder, project)
     for name, data in _FILES.items():
-        suffix = {"IMAGE": ".png", "CONFIG": ".toml", "WRONG": ".toml"}.get(name, ".txt")
+        suffix = {"IMAGE": ".png", "CONFIG": ".toml", "WRONG": ".toml", "PLAN": ".md"}.get(name, ".txt")
         (folder / f"{name}{suffix}").write_bytes(data)
         named[name] = str(folder / f"{name}{suffix}")
     (folder / "dir").mkdir()

@@ -174,7 +174,7 @@ async def plan(args: PlanArgs, ctx: ToolContext) -> ToolOutcome:
 
 
 def _item(number: int, step: PlanStep, ctx: ToolContext) -> PlanItem:
-    name = (step.id or "").strip() or str(number)
+    name = "-".join((step.id or "").split()) or str(number)
     check = (step.done_when or "").strip()
     try:
         done_when = settled(check, ctx.workspace) if check else None
@@ -184,7 +184,7 @@ def _item(number: int, step: PlanStep, ctx: ToolContext) -> PlanItem:
         id=name,
         title=" ".join(step.title.split()),
         status=step.status,
-        depends_on=tuple(step.depends_on),
+        depends_on=tuple("-".join(each.split()) for each in step.depends_on),
         done_when=done_when,
         detail=step.detail.strip(),
         agent=(step.agent or "").strip() or None,

@@ -42,7 +42,15 @@ _PROGRESS_EVERY_S = 0.2
 _PROGRESS_CHARS = 16_000
 _STARTS_AFTER_S = 0.05
 """A call that was not asked about counts as running when it has no result by then."""
-_PLAN_STATUS = {"pending": "pending", "in_progress": "in_progress", "completed": "completed"}
+_PLAN_STATUS = {
+    "pending": "pending",
+    "in_progress": "in_progress",
+    "executing": "in_progress",
+    "completed": "completed",
+    "failed": "pending",
+    "blocked": "pending",
+}
+_PLAN_WORDS = {"failed": " (failed)", "blocked": " (blocked)"}
 
 
 class Facts(Protocol):
@@ -296,7 +304,11 @@ class Translator:
 
     def _on_plan(self, event: PlanEvent) -> None:
         entries = [
-            {"content": sanitize(item.title), "priority": "medium", "status": _PLAN_STATUS[item.status]}
+            {
+                "content": sanitize(item.title) + _PLAN_WORDS.get(item.status, ""),
+                "priority": "medium",
+                "status": _PLAN_STATUS[item.status],
+            }
             for item in event.items
             if item.status in _PLAN_STATUS
         ]

@@ -32,7 +32,17 @@ _DIFF_LINES = 40
 _ERROR_LINES = 6
 _SHOWN_OUTPUT = 8
 _QUIET = frozenset({"read_file", "list_directory", "find_files", "grep", "todo", "plan", "read_output"})
-_MARKS = {"done": "x", "completed": "x", "in_progress": ">", "active": ">"}
+_MARKS = {
+    "done": "x",
+    "completed": "x",
+    "in_progress": ">",
+    "active": ">",
+    "executing": ">",
+    "failed": "!",
+    "blocked": "~",
+    "skipped": "-",
+    "cancelled": "-",
+}
 
 
 class ChatPrinter:

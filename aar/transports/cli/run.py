@@ -49,7 +49,7 @@ class RunCommand(click.Command):
             if output == "text":
                 raise
             message = f"{error.format_message()} (`aar run --help`)"
-            raise click.exceptions.Exit(_report(Show(output), UsageError(message))) from error
+            raise click.exceptions.Exit(report_failure(Show(output), UsageError(message))) from error
 
 
 def _wanted_output(args: list[str]) -> str:
@@ -148,7 +148,7 @@ def run(**values: Any) -> int:
         prompt = read_prompt(options.prompt) if options.input_ == "text" else options.prompt
         return asyncio.run(_run(options, prompt, show))
     except (Exception, KeyboardInterrupt, asyncio.CancelledError, Interrupted) as error:
-        return _report(show, error)
+        return report_failure(show, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,7 +460,7 @@ def _keep_answer(path: Path, text: str, show: Show) -> int:
     return ExitCode.OK
 
 
-def _report(show: Show, error: BaseException) -> int:
+def report_failure(show: Show, error: BaseException) -> int:
     """Tell a run that could not start in the form that was asked for."""
     from aar.transports.cli.printers import failure_fields
 

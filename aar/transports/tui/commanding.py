@@ -193,6 +193,7 @@ class CommandController:
         return {
             "quit": lambda words: self._app.prompting.quit(),
             "attach": lambda path: self._app.prompting.area.insert(f"@{path} "),
+            "fill": self._app.prompting.area.set_text,
             "theme": lambda name: self._app.action_show_themes(name),
             "keys": lambda words: self._app.action_show_keys(),
             "layout": lambda part: self._app.action_show_layout(part),

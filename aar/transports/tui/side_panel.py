@@ -35,8 +35,24 @@ _TITLES = {
     "context": "Context",
     "log": "Notices",
 }
-_ITEM_SIGNS = {"completed": ("✓", "$success"), "in_progress": ("▸", "$accent"), "failed": ("✗", "$error")}
-_ITEM_WORDS = {"completed": "done:", "in_progress": "now:", "failed": "failed:"}
+_ITEM_SIGNS = {
+    "completed": ("✓", "$success"),
+    "in_progress": ("▸", "$accent"),
+    "executing": ("▸", "$accent"),
+    "failed": ("✗", "$error"),
+    "blocked": ("⊘", "$warning"),
+    "skipped": ("–", "$text-muted"),
+    "cancelled": ("–", "$text-muted"),
+}
+_ITEM_WORDS = {
+    "completed": "done:",
+    "in_progress": "now:",
+    "executing": "now:",
+    "failed": "failed:",
+    "blocked": "blocked:",
+    "skipped": "left out:",
+    "cancelled": "stopped:",
+}
 _GAUGE_CELLS = 12
 _TONES = {
     "plain": "$foreground",

@@ -47,6 +47,8 @@ _STEPS = {
     "completed": ("☑", "ok", "muted strike"),
     "in_progress": ("▸", "busy", "strong"),
     "active": ("▸", "busy", "strong"),
+    "executing": ("▸", "busy", "strong"),
+    "skipped": ("–", "muted", "muted"),
     "cancelled": ("◦", "muted", "muted strike"),
     "failed": ("✗", "bad", ""),
     "blocked": ("!", "warn", ""),
