@@ -35,6 +35,7 @@ def commands() -> tuple[Command, ...]:
         screen,
         sessions,
         setup,
+        shells,
         work,
     )
 
@@ -49,6 +50,7 @@ def commands() -> tuple[Command, ...]:
         review,
         alternatives,
         work,
+        shells,
         plan,
         history,
         changes,

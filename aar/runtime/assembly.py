@@ -180,6 +180,7 @@ class Assembly:
         agent.hooks = agent.executor.hooks = runtime.extras.hooks(session)
         if parent is None:
             runtime.servers.paid_by(session, lambda: agent.budget)
+            runtime.background.tell_to(session)
         runtime.extras.extensions.equip(agent, session)
         return agent
 

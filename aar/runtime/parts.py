@@ -16,10 +16,11 @@ from aar.core.session import Session
 from aar.memory.session_store import SessionStore
 from aar.protocol.errors import ConfigurationError
 from aar.protocol.events import Event, Notice
-from aar.protocol.ports import Process, Spawner
+from aar.protocol.ports import Spawner
 from aar.protocol.tool import ToolSpec
 from aar.runtime.assembly import Assembly, main_agent
 from aar.runtime.audit import keep_audit
+from aar.runtime.background import Background
 from aar.runtime.base import Base
 from aar.runtime.checkpoints import SessionCheckpoints, make_store
 from aar.runtime.context import SmallModels
@@ -91,7 +92,7 @@ class Runtime:
     takes_commands: bool = False
     spawn_for: Callable[[str], Spawner] | None = None
     """Starts the commands of a call by its id elsewhere, such as in an editor's terminal; none: here."""
-    background: dict[str, Process] = field(default_factory=dict[str, Process])
+    background: Background = field(default_factory=Background)
     foreground: Foreground = field(default_factory=Foreground)
     _temporary: list[Path] = field(default_factory=list[Path])
     _checkpoints: dict[str, SessionCheckpoints] = field(default_factory=dict[str, SessionCheckpoints])
