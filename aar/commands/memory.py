@@ -157,7 +157,7 @@ async def _check(context: Context, argument: str) -> Result:
     notes = await asyncio.to_thread(store.all)
     found = await asyncio.to_thread(check_notes, notes, store.root, store.stale_days, store.redact)
     if not found:
-        return Text(f"{len(notes)} notes, nothing doubtful.")
+        return Text(f"Nothing is doubtful (notes: {len(notes)}).")
     rows = tuple((item.note.name, item.kind, item.sentence) for item in found)
     return Table("Doubtful notes", ("NOTE", "KIND", "WHAT"), rows)
 

@@ -25,6 +25,32 @@ MAX_NOTES = 2000
 """Notes of one folder that are read."""
 
 
+_kept: dict[str, tuple[tuple[int, int, int], Note | None]] = {}
+"""Notes by path, with what tells that the file is still the same: parsing takes most of the time."""
+
+
+def _read(path: Path, scope: NoteScope, inside: Path | None) -> Note | None:
+    """Return the note in a file; ``None``: it holds none.
+
+    Raises:
+        UnusableFileError: It cannot be read, or leads out of ``inside``.
+    """
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
+    kept = _kept.get(str(path))
+    if kept is not None and kept[0] == stamp and not path.is_symlink():
+        return kept[1]
+    document = read_document(path, inside=inside)
+    note = note_of(document, scope) if document is not None and document.body.strip() else None
+    if len(_kept) > 2 * MAX_NOTES:
+        _kept.clear()
+    _kept[str(path)] = (stamp, note)
+    return note
+
+
 @dataclass
 class NoteStore:
     """The notes that count in one project.
@@ -54,7 +80,8 @@ class NoteStore:
         return [*self._of("project"), *self._of("user")]
 
     def _of(self, scope: NoteScope) -> list[Note]:
-        folder, inside = (self.user, None) if scope == "user" else (self.project, self.root)
+        # A link in a project's folder may not show what lies elsewhere, secrets of the project included.
+        folder, inside = (self.user, None) if scope == "user" else (self.project, self.project)
         if folder is None or not folder.is_dir():
             return []
         found: list[Note] = []
@@ -64,9 +91,9 @@ class NoteStore:
             return []
         for path in paths:
             with contextlib.suppress(UnusableFileError):
-                document = read_document(path, inside=inside)
-                if document is not None and document.body.strip():
-                    found.append(note_of(document, scope))
+                note = _read(path, scope, inside)
+                if note is not None:
+                    found.append(note)
         return found
 
     def get(self, name: str, scope: NoteScope | None = None) -> Note:
@@ -154,8 +181,8 @@ class NoteStore:
             else:
                 folder.mkdir(parents=True, exist_ok=True)
             target = folder / f"{note.name}.md"
-            if note.scope == "project" and not target.resolve().is_relative_to(self.root):
-                raise UsageError(f"{target} leads out of the project; remove that link first.")
+            if note.scope == "project" and (target.is_symlink() or folder.resolve() != folder):
+                raise UsageError(f"{target} is or lies behind a link; remove that first.")
             write_atomic(target, render(note).encode(), 0o600 if note.scope == "user" else 0o644)
         except OSError as error:
             raise StorageError(f"The note cannot be written to {folder} ({error.strerror}).") from error

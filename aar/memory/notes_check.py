@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import SequenceMatcher
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -21,6 +22,7 @@ _FACT: Final = re.compile(
 )
 _MOST_FACTS: Final = 60
 _ALIKE: Final = 0.8
+_SHARED: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def doubts(note: Note, notes: Sequence[Note], root: Path, stale_days: int) -> li
     found = list(_alone(note, root, stale_days))
     for other in notes:
         if other.path != note.path:
-            found += [item for item in _against(note, other) if item.kind != "similar"]
+            found += _conflicts(note, other)
     return [item.sentence for item in found]
 
 
@@ -89,6 +91,13 @@ def _age(updated: str) -> int | None:
 
 def _against(note: Note, other: Note) -> Iterator[NoteProblem]:
     """Yield what is wrong between two notes."""
+    yield from _conflicts(note, other)
+    if note.name != other.name and _alike(note, other):
+        yield NoteProblem(note, "similar", f"says much the same as {other.name}; keep one of them")
+
+
+def _conflicts(note: Note, other: Note) -> Iterator[NoteProblem]:
+    """Yield where two notes cannot both be right."""
     if note.name == other.name and note.body != other.body:
         yield NoteProblem(note, "twice", f"there is another note {other.name} for the {other.scope}")
     for what, one, two in _contradictions(note, other):
@@ -97,37 +106,42 @@ def _against(note: Note, other: Note) -> Iterator[NoteProblem]:
         yield NoteProblem(
             note, "conflict", f"says {what}: {one}, but {other.name} ({other.updated}) says {two}{which}"
         )
-    if note.name != other.name and _alike(note, other):
-        yield NoteProblem(note, "similar", f"says much the same as {other.name}; keep one of them")
 
 
 def _alike(note: Note, other: Note) -> bool:
     """Tell whether two notes have nearly the same title, or text."""
-    words, others = set(telling_words(note.title)), set(telling_words(other.title))
+    words, others = _words_of(note.title), _words_of(other.title)
     if len(words) > 1 and len(words & others) >= _ALIKE * len(words | others):
         return True
     long = max(len(note.body), len(other.body))
     if abs(len(note.body) - len(other.body)) > (1 - _ALIKE) * long:
         return False
-    matcher = SequenceMatcher(None, note.body[:2000], other.body[:2000], autojunk=False)
-    return (
-        matcher.real_quick_ratio() >= _ALIKE and matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE
-    )
+    # Few pairs get as far as the exact comparison, which is slow.
+    mine, theirs = _words_of(note.body), _words_of(other.body)
+    if len(mine & theirs) < _SHARED * len(mine | theirs):
+        return False
+    return SequenceMatcher(None, note.body[:2000], other.body[:2000], autojunk=False).ratio() >= _ALIKE
 
 
 def _contradictions(note: Note, other: Note) -> Iterator[tuple[str, str, str]]:
     """Yield what both notes tell of (``port: 80``, ``the port is 80``), with what each says of it."""
-    mine, theirs = _facts(note), _facts(other)
+    mine, theirs = _facts_of(note.title, note.body), _facts_of(other.title, other.body)
     for key in mine.keys() & theirs.keys():
         (what, one), (_, two) = mine[key], theirs[key]
         if one.casefold() != two.casefold():
             yield what, one, two
 
 
-def _facts(note: Note) -> dict[frozenset[str], tuple[str, str]]:
+@lru_cache(maxsize=4096)
+def _words_of(text: str) -> frozenset[str]:
+    return frozenset(telling_words(text))
+
+
+@lru_cache(maxsize=4096)
+def _facts_of(title: str, body: str) -> dict[frozenset[str], tuple[str, str]]:
     """Return what a note says, by the telling words of its subject."""
     found: dict[frozenset[str], tuple[str, str]] = {}
-    for line in note.body.splitlines():
+    for line in body.splitlines():
         match = _FACT.match(line)
         if match is None or len(found) >= _MOST_FACTS:
             continue
@@ -137,7 +151,7 @@ def _facts(note: Note) -> dict[frozenset[str], tuple[str, str]]:
             continue
         if len(subject) == 1:
             # "port: 80" means little without what it is the port of.
-            subject |= frozenset(telling_words(note.title))
+            subject |= _words_of(title)
         found.setdefault(
             subject, (what.removeprefix("The ").removeprefix("the "), match["value"].strip("`'\" "))
         )

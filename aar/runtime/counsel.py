@@ -143,7 +143,11 @@ class _Recall:
             from aar.runtime.notes import SessionNotes
 
             self._notes = SessionNotes(self._runtime, self._session)
-        return await self._notes.recall(prompt)
+        try:
+            return await self._notes.recall(prompt)
+        except (AarError, OSError) as error:
+            # Notes are a help: a run goes on without them.
+            return [Notice(level="warning", code="notes", message=f"Notes could not be read: {error}")]
 
 
 class _Beside:
@@ -201,8 +205,9 @@ class _Beside:
             record.append(Notice(level="warning", code="critic", message=said.problem))
             return None
         told, sent_back = verdict_events(said.document, done + 1, settings.rounds)
-        if told is not None:
-            record.append(told)
+        count = len(said.document.get("improvements", ()))
+        asks = f"The critic asks for {count} improvement{'s' if count != 1 else ''}."
+        record.append(told or Notice(level="info", code="critic", message=asks))
         return sent_back
 
 

@@ -16,7 +16,15 @@ from aar.memory.notes import NoteStore
 from aar.memory.notes_index import NotesIndex
 from aar.memory.notes_proposed import ProposedNotes
 from aar.protocol.errors import StorageError, UsageError
-from aar.protocol.events import AssistantMessage, ContextEvent, Event, SessionEvent, ToolResult, UserMessage
+from aar.protocol.events import (
+    AssistantMessage,
+    ContextEvent,
+    Event,
+    Notice,
+    SessionEvent,
+    ToolResult,
+    UserMessage,
+)
 from aar.protocol.messages import ResourceBlock, TextBlock
 from aar.protocol.notes import Note, NoteAsk, NoteHit, PastWords
 from aar.safety.outside import signs_of_injection
@@ -152,7 +160,7 @@ class SessionNotes:
         self._recalled: set[tuple[str, str]] = set()
 
     async def recall(self, prompt: str) -> list[Event]:
-        """Return the event that puts notes that fit a prompt before the model, each note once."""
+        """Return the events that put notes that fit a prompt before the model, each note once."""
         settings = self._runtime.config.memory
         if not settings.enabled or not settings.recall or not prompt.strip():
             return []
@@ -168,7 +176,10 @@ class SessionNotes:
         names = ", ".join(hit.note.name for hit in used)
         label = f"Recalled {len(used)} {'note' if len(used) == 1 else 'notes'}: {names}"
         blocks = tuple(TextBlock(text=text) for text in texts)
-        return [ContextEvent(source="notes", label=label, content=blocks, trusted=False)]
+        return [
+            Notice(level="info", code="notes", message=f"{label}. /memory shows them."),
+            ContextEvent(source="notes", label=label, content=blocks, trusted=False),
+        ]
 
     def _find(self, prompt: str, limit: int) -> list[NoteHit]:
         base = self._runtime.base

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from aar.orchestration.review import (
     reviewer,
 )
 from aar.protocol.errors import AarError, UsageError
-from aar.protocol.events import Notice, ToolCall, ToolResult
+from aar.protocol.events import ContextEvent, Notice, ToolCall, ToolResult
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
 from aar.runtime.counsel import ask_small
@@ -57,7 +58,8 @@ async def run_review(
     """
     session = conversation.session
     profile = replace(reviewer(conversation.runtime.extras.profiles, kind), mode="plan")
-    blocks = [ResourceBlock(uri=name, text=text) for name, text in facts if text.strip()]
+    known = await _known(conversation, f"{'security' if kind == 'security' else ''} review {focus}")
+    blocks = [ResourceBlock(uri=name, text=text) for name, text in (*facts, *known) if text.strip()]
     content: list[ContentBlock] = [*blocks, TextBlock(text=review_prompt(kind, subject, focus))]
     said = await consult(
         _place(conversation), session, profile, content, title=f"review {subject}", schema=FINDINGS_SCHEMA
@@ -67,6 +69,24 @@ async def run_review(
     review = review_of(said.document, kind, subject)
     [stored] = session.append(review_event(review))
     return replace(review, review_id=stored.id)
+
+
+async def _known(conversation: Conversation, words: str) -> list[tuple[str, str]]:
+    """Return the notes that fit, such as a checklist of the project, and tell the user of them."""
+    runtime, session = conversation.runtime, conversation.session
+    folders = (runtime.base.paths.data / "memory", runtime.workspace / ".aar/memory")
+    if not any(await asyncio.to_thread(lambda: [folder.is_dir() for folder in folders])):
+        return []
+    from aar.runtime.notes import SessionNotes
+
+    found: list[tuple[str, str]] = []
+    for event in await SessionNotes(runtime, session).recall(words):
+        if isinstance(event, ContextEvent):
+            texts = (block.text for block in event.content if isinstance(block, TextBlock))
+            found += [("note kept earlier", text) for text in texts]
+        else:
+            session.append(event)
+    return found
 
 
 async def apply_finding(conversation: Conversation, review: Review, finding: Finding) -> ToolResult:

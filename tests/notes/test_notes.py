@@ -134,8 +134,10 @@ def test_a_link_out_of_the_project_is_neither_read_nor_written(store: NoteStore,
     folder = store.root / ".aar/memory"
     folder.mkdir(parents=True)
     (folder / "plans.md").symlink_to(outside)
+    (store.root / ".env").write_text("PASSWORD=x\n")
+    (folder / "env.md").symlink_to(store.root / ".env")
     assert store.all() == []
-    with pytest.raises(UsageError, match="leads out"):
+    with pytest.raises(UsageError, match="behind a link"):
         store.save(Note("plans", "project", "Plans", "new"))
     assert outside.read_text() == "# Secret plans\n\nx\n"
 

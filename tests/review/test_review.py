@@ -172,6 +172,25 @@ async def test_a_review_can_be_interrupted_and_the_session_goes_on(tmp_path: Pat
         assert (await here.say("hi")).text == "hello"
 
 
+async def test_notes_that_fit_a_review_come_with_it_and_one_of_it_is_kept(tmp_path: Path) -> None:
+    def think(ask: Ask) -> Turn | str:
+        if "You look for security problems" in ask.system:
+            found = "SQL injection" if "bind variables" in str(ask.request.messages) else "Nothing known"
+            return answer(finding(severity="critical", title=found, file="a.txt"))
+        return "ok"
+
+    async with room(tmp_path, think) as here:
+        await here.run("/memory add Security checklist #security: SQL only with bind variables.")
+        git(here.root, "add", "-A")
+        (here.root / "a.txt").write_text("two\n")
+        choice = await here.run("/security-review")
+        assert isinstance(choice, Choice), choice
+        assert "SQL injection" in choice.items[0].detail
+        assert any("security-checklist" in event.message for event in here.of("notice"))
+        await here.say("What was found?")
+        assert "SQL injection" in here.mind.asked[-1].said
+
+
 def test_the_schema_is_one_that_vendors_take_strictly() -> None:
     item = FINDINGS_SCHEMA["properties"]["findings"]["items"]
     assert set(item["required"]) == set(item["properties"])

@@ -204,7 +204,7 @@ def check(as_json: bool, cwd: Path | None) -> int:
         line = json.dumps(fields, ensure_ascii=False) if as_json else f"{item.note.name}: {item.sentence}"
         click.echo(sanitize(line))
     if not found and not as_json:
-        click.echo(f"{len(notes)} notes, nothing doubtful.")
+        click.echo(f"Nothing is doubtful (notes: {len(notes)}).")
     return 1 if found else 0
 
 
