@@ -33,13 +33,18 @@ def follow(registry: Registry, conversation: Conversation, from_files: Callable[
             for extension in extensions.extensions
             for entry in extension.registered.commands
         ]
-        for command in (*from_files(), *theirs):
-            try:
-                registry.add(command)
-                added.append(command.name)
-            except UsageError as error:
-                if str(error) not in conversation.runtime.notices:
-                    conversation.runtime.notices.append(str(error))
+        for command in from_files():
+            add(command, conversation.runtime.notices.append)
+        for command in theirs:
+            # What is told at the start has been told when extensions are there.
+            add(command, lambda message: extensions.tell(conversation.session, message))
+
+    def add(command: Command, tell: Callable[[str], None]) -> None:
+        try:
+            registry.add(command)
+            added.append(command.name)
+        except UsageError as error:
+            tell(str(error))
 
     extensions.on_loaded.append(refresh)
     refresh()

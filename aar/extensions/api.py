@@ -20,6 +20,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
@@ -171,8 +172,9 @@ class ExtensionAPI:
 
     @property
     def data_folder(self) -> Path:
-        """Where the extension may keep files of its own; made when first asked for."""
-        self._data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Where the extension may keep files of its own; made when first asked for, if it can be."""
+        with suppress(OSError):
+            self._data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return self._data_folder
 
     # --- tools and commands ------------------------------------------------------------------------------

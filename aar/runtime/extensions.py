@@ -193,12 +193,13 @@ class RuntimeExtensions:
             return
         joined.manager = manager
         for problem in manager.problems:
-            self._tell(session, problem)
+            self.tell(session, problem)
         if manager.loaded:
             self._join(joined, manager)
             _call_all(self.on_loaded)
 
-    def _tell(self, session: Session, message: str) -> None:
+    def tell(self, session: Session, message: str) -> None:
+        """Tell the user in ``session``, each sentence once."""
         if message in self._told:
             return
         self._told.append(message)

@@ -149,7 +149,7 @@ async def test_commands_of_extensions_answer_like_others_and_come_and_go_with_re
     assert isinstance(await said("/sky rows"), Table)
     assert "KeyError" in (await said("/sky fail")).sentence
     assert "longer than 0.3 s" in (await said("/sky hang")).sentence
-    assert any("/help" in notice for notice in talk.runtime.notices)
+    assert any("/help" in getattr(event, "message", "") for event in talk.session.events())
     listed = await said("/extensions")
     assert listed.rows == (("shows", "user", "works", "2 commands, 1 theme, 1 panel"),)
     file.write_text("1 / 0")
