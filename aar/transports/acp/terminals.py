@@ -22,6 +22,7 @@ from aar.transports.acp.snippets import command
 Ask = Callable[[str, dict[str, Any]], Awaitable[Any]]
 Show = Callable[[str, str], bool]
 """``show(call_id, terminal_id)``: put a terminal into a tool call; false where there is no such call."""
+_CREATED_S = 30.0
 _LAST_WORDS_S = 5.0
 _NOT_SAID = frozenset({"config_file", "profile", "sets", "add_dirs", "base_url"})
 """Options of `open_runtime` that change the wall, and that `aar sandbox exec` does not take."""
@@ -104,9 +105,10 @@ class _CallSpawner:
             "outputByteLimit": request.max_output,
         }
         try:
-            answer = await self._terminals.ask("terminal/create", params)
+            async with asyncio.timeout(_CREATED_S):
+                answer = await self._terminals.ask("terminal/create", params)
             name = answer["terminalId"]
-        except (RpcError, KeyError, TypeError):
+        except (RpcError, KeyError, TypeError, TimeoutError):
             self._terminals.refused = True
             return None
         process = TerminalProcess(str(name), request, self._terminals.ask, self._own.wall)
