@@ -261,7 +261,7 @@ async def test_models_are_listed_with_window_and_price_and_one_is_taken(
         shown = screen_text(app)
         assert "needs OPENAI_API_KEY" in shown
         assert "OLLAMA_API_KEY" not in shown
-        assert re.search(r"scenario.json  128.0k tokens · free", shown)
+        assert "128.0k tokens · free" in shown
         assert re.search(r"anthropic/\S+ .*tokens.*thinks", shown)
         await pilot.press(*"anthropic", "enter")
         await until(pilot, lambda: app.conversation.runtime.active.name.startswith("anthropic/"))

@@ -521,3 +521,22 @@ async def test_a_link_to_a_file_opens_the_editor_and_one_to_nothing_says_so(
             await open_link(Link(url="https://x.org"), spawner, tmp_path, nullcontext)
     finally:
         spawner.close()
+
+
+async def test_a_slow_stream_draws_only_the_rows_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks: list[AnyBlock] = [UserBlock(key, text=f"prompt {key}") for key in range(1, 5)]
+    live = AnswerBlock(9, live=True)
+    live.add("It begins")
+    app = Screen([*blocks, live])
+    async with app.run_test(size=(60, 30)) as pilot:
+        await pilot.pause()
+        await pilot.pause()
+        assert "It begins" in screen_text(app)
+        drawn: list[int] = []
+        draw = app.view.render_line
+        monkeypatch.setattr(app.view, "render_line", lambda y: drawn.append(y) or draw(y))
+        live.add(" and goes on")
+        for _ in range(2):
+            app.view.apply(Changes(changed={9}), app.blocks)
+            assert "It begins and goes on" in screen_text(app)
+            assert len(drawn) == 1

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 KEPT_LINES = 6_000
 """Lines of finished blocks that stay in memory; others are drawn again when they are scrolled to."""
+_FRAME_LOOKS = 400
+"""Looks at lines within which a block that is seen is looked at again: two a row of a tall terminal."""
 
 
 class Document:
@@ -42,6 +44,8 @@ class Document:
         self._measured: set[int] = set()
         self._cache: OrderedDict[int, list[Line]] = OrderedDict()
         self._cached_lines = 0
+        self._looks = 0
+        self._looked_at: dict[int, int] = {}
         self._streams: dict[int, tuple[MarkdownStream, int]] = {}
 
     # --- what it holds -----------------------------------------------------------------------------------
@@ -180,6 +184,8 @@ class Document:
     def lines(self, place: int) -> list[Line]:
         """Return the lines of a block, without its gap."""
         block = self.blocks[place]
+        self._looks += 1
+        self._looked_at[block.key] = self._looks
         kept = self._cache.get(block.key)
         if kept is not None:
             self._cache.move_to_end(block.key)
@@ -232,10 +238,15 @@ class Document:
         self._cache[key] = lines
         self._cached_lines += len(lines)
         while self._cached_lines > KEPT_LINES and len(self._cache) > 1:
-            _, gone = self._cache.popitem(last=False)
-            self._cached_lines -= len(gone)
+            oldest = next(iter(self._cache))
+            if self._looks - self._looked_at.get(oldest, -_FRAME_LOOKS) < _FRAME_LOOKS:
+                # It is seen: a block of many lines would be drawn again for every frame.
+                break
+            self._looked_at.pop(oldest, None)
+            self._cached_lines -= len(self._cache.pop(oldest))
 
     def _forget(self, key: int) -> None:
+        self._looked_at.pop(key, None)
         gone = self._cache.pop(key, None)
         if gone is not None:
             self._cached_lines -= len(gone)

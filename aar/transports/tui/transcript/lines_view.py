@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual.app import App
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
@@ -57,6 +58,7 @@ class TranscriptLines(Widget, inherit_bindings=False):
         self._palette: Palette | None = None
         self._palette_of: tuple[object, ...] = ()
         self._timer: Timer | None = None
+        self._row_looks: dict[int, object] = {}
 
     # --- what is shown -----------------------------------------------------------------------------------
 
@@ -98,7 +100,34 @@ class TranscriptLines(Widget, inherit_bindings=False):
         self.viewport.resize(self.size.width - 2 * EDGE, rows)
         if self.document.unfinished and self._timer is None and self.is_attached:
             self._timer = self.set_timer(_REST_S, self._go_on)
-        self.refresh()
+        self._refresh_changed()
+
+    def _refresh_changed(self) -> None:
+        """Draw the rows again that look otherwise than they did: of a slow stream that is one or two."""
+        width, height = self.size
+        if self._palette is None or len(self._row_looks) < height:
+            self.refresh()
+            return
+        changed: list[Region] = []
+        for y in range(height):
+            look = self._row_look(y, height)
+            if look is None or look != self._row_looks.get(y):
+                changed.append(Region(0, y, width, 1))
+        if len(changed) > height // 2:
+            self.refresh()
+        elif changed:
+            self.refresh(*changed)
+
+    def _row_look(self, y: int, height: int) -> tuple[object, ...] | None:
+        """Return what decides how a row looks; ``None`` where a search or selection lies over it."""
+        if self.finder.query or self.finder.typing or self.selection.ends is not None:
+            return None
+        place, inside = self.document.find(self.viewport.top + y)
+        line = self._line_at(place, inside)
+        bar = line is not None and self.has_focus and self.cursor == self.document.blocks[place].key
+        unseen = self.viewport.unseen if y == height - 1 and not self.viewport.sticks else 0
+        drawn = (line.runs, line.fill) if line is not None else ()
+        return *drawn, bar, unseen, self._thumb(y, height), self.size.width, id(self._palette)
 
     def _go_on(self) -> None:
         self._timer = None
@@ -133,6 +162,7 @@ class TranscriptLines(Widget, inherit_bindings=False):
         """Return one row of the view."""
         palette, width = self.palette, self.size.width
         height = self.size.height
+        self._row_looks[y] = self._row_look(y, height)
         if self.finder.typing and y == height - 1:
             return self._search_row(palette, width)
         strip = self._row(y, palette)
