@@ -17,8 +17,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "Agent": "aar.core.agent",
     "AgentConfig": "aar.core.agent",
-    "ExtensionAPI": "aar.extensions.api",
     "Conversation": "aar.runtime",
+    "ExtensionAPI": "aar.extensions.api",
     "LoopGuardrails": "aar.core.guardrails",
     "Message": "aar.protocol.messages",
     "PermissionManager": "aar.core.approvals",
