@@ -175,7 +175,7 @@ class ServerTools:
 
     def callable_names(
         self, tools: Iterable[ToolSpec], allowed: Callable[[str], bool] = lambda name: True
-    ) -> Container[str]:
+    ) -> Container[object]:
         """Return the names of tools that may be called: of ``tools``, and what servers bring."""
         return _Names(frozenset(tool.name for tool in tools), lambda name: self._has(name) and allowed(name))
 

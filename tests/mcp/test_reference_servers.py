@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.mcp.world import NPM, opened
 
-pytestmark = pytest.mark.skipif(
-    not (NPM / ".bin").is_dir(), reason="MCP_REFERENCE_SERVERS names no node_modules"
-)
+TIME = Path(sys.executable).with_name("mcp-server-time")
 
 
+@pytest.mark.skipif(not TIME.exists(), reason="mcp-server-time is not installed")
+async def test_a_server_written_in_python_works_inside_the_wall(tmp_path: Path) -> None:
+    async with opened(tmp_path / "ws", {"time": {"command": str(TIME), "args": []}}) as world:
+        assert await world.bridge.settle(30) == []
+        told = await world.call("mcp__time__get_current_time", timezone="Europe/Berlin")
+        assert "Europe/Berlin" in told.output
+
+
+@pytest.mark.skipif(not (NPM / ".bin").is_dir(), reason="MCP_REFERENCE_SERVERS names no node_modules")
 async def test_the_reference_servers_work_inside_the_wall(tmp_path: Path) -> None:
     ws = tmp_path / "ws"
     ws.mkdir()
