@@ -121,6 +121,6 @@ def commands() -> list[Command]:
     """Return the commands of this family."""
     return [
         Command("alternatives", "Try a task several times in copies, compare, pick one.", _alternatives,
-                usage='N [--check "CMD"] TASK | list | show N | pick N', group="work", complete=_complete,
+                usage='[N [--check "CMD"] TASK|list|show N|pick N]', group="work", complete=_complete,
                 example='/alternatives 3 --check "pytest -q" make the parser faster'),
     ]  # fmt: skip

@@ -178,7 +178,7 @@ def edit(name: str, cwd: Path | None) -> None:
 @click.argument("names", nargs=-1, required=True)
 @_CWD
 def delete(names: tuple[str, ...], cwd: Path | None) -> None:
-    """Remove notes."""
+    """Remove notes and their files."""
     from aar.runtime.notes import open_notes, remove_note
 
     base = open_base(cwd=cwd)
