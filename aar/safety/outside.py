@@ -31,7 +31,32 @@ _SIGNS: Final = (
     ),
     (
         ("you are now", "you must now"),
-        re.compile(r"(?i)\byou (?:are|must) now\b.{0,60}\b(?:mode|assistant|agent|act|obey|execute|run)\b"),
+        re.compile(
+            r"(?i)\byou (?:are|must) now\b.{0,60}"
+            r"\b(?:mode|assistant|agent|act|obey|execute|run|different ai|different model)\b"
+        ),
+    ),
+    (
+        ("system:",),
+        re.compile(r"(?im)^\W{0,4}system:\s{0,4}you (?:must|are|will|should|shall)\b"),
+    ),
+    (
+        ("everything you", "all you"),
+        re.compile(
+            r"(?i)\bforget (?:everything|all) (?:that )?you(?:'ve| have)? "
+            r"(?:know|learned|been told|were told)\b"
+        ),
+    ),
+    (
+        ("purpose is",),
+        re.compile(r"(?i)\byour (?:true|real|actual|only) purpose is\b"),
+    ),
+    (
+        ("override", "bypass"),
+        re.compile(
+            r"(?i)\b(?:override|bypass)\b.{0,20}\b(?:safety|security)\b.{0,20}"
+            r"\b(?:guidelines|rules|instructions|restrictions|protocols)\b"
+        ),
     ),
     (
         ("system", "assistant", "im_start", "im_end", "tool_call", "function_call"),
