@@ -181,7 +181,7 @@ class Conversation:
             UsageError: A run is under way, or there is nothing to do.
             PlanningError: The plan cannot be run as it is.
         """
-        from aar.runtime.plan import plan_work
+        from aar.runtime.plan.running import plan_work
 
         if self.running:
             raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")

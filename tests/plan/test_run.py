@@ -13,7 +13,8 @@ import pytest
 from aar.core.agent import RunResult
 from aar.protocol.errors import UsageError
 from aar.protocol.events import PlanEvent, PlanItem
-from aar.runtime.plan import approve, current, run_plan, set_down, skip
+from aar.runtime.plan import approve, current, set_down, skip
+from aar.runtime.plan.running import run_plan
 from tests.support.fakes import Turn, call, check_messages
 from tests.support.minds import Ask, Place, place
 

@@ -36,7 +36,7 @@ def plan() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_(everywhere: bool, as_json: bool) -> None:
     """List the sessions that have a plan, the newest first."""
-    from aar.runtime.plan_files import plans
+    from aar.runtime.plan.files import plans
 
     base = open_base()
     found = plans(base.store(), None if everywhere else base.workspace)
@@ -84,7 +84,7 @@ def show(session_id: str | None, as_json: bool) -> None:
 
 
 def _find(prefix: str | None) -> tuple[str, PlanEvent]:
-    from aar.runtime.plan_files import find_plan
+    from aar.runtime.plan.files import find_plan
 
     base = open_base()
     return find_plan(base.store(), base.workspace, prefix)
@@ -230,7 +230,7 @@ async def _run(which: str | None, only: str | None, options: dict[str, Any], sho
 
 def _opened(runtime: Runtime, which: str | None) -> Session:
     """Return the session whose plan is run; a file gets one of its own."""
-    from aar.runtime.plan_files import find_plan
+    from aar.runtime.plan.files import find_plan
 
     if which is not None and Path(which).suffix.lower() in (".md", ".markdown"):
         return _from_file(runtime, Path(which))
@@ -256,7 +256,8 @@ def _from_file(runtime: Runtime, file: Path) -> Session:
 
 
 async def _drive(runtime: Runtime, session: Session, only: str | None, show: Show, signals: Signals) -> int:
-    from aar.runtime.plan import approve, run_plan
+    from aar.runtime.plan import approve
+    from aar.runtime.plan.running import run_plan
     from aar.transports.cli.printers import result_fields
 
     if only is not None:
