@@ -24,6 +24,7 @@ SLOW_STEP_S: Final = 30.0
 """Seconds of one step from which it is worth a hint."""
 MOST_FAILURES: Final = 0.2
 """Share of failed calls from which it is worth a hint."""
+_WORTH_NAMING_MS: Final = 500
 _FEW_CALLS: Final = 5
 _EXAMPLES: Final = 3
 
@@ -211,11 +212,13 @@ def hints(steps: Sequence[Step]) -> list[str]:
 def _slow(slow: Sequence[Step], count: int) -> str:
     worst = max(slow, key=lambda step: step.total_ms)
     where = f"{worst.model_ms / 1000:.0f} s in the model"
-    if worst.calls:
+    if worst.tool_ms >= _WORTH_NAMING_MS and worst.calls:
         longest = max(worst.calls.values(), key=lambda call: call.duration_ms)
         where += f", {worst.tool_ms / 1000:.0f} s in tools (longest: {longest.name})"
-    many = f"{len(slow)} of {count} steps" if count > 1 else "The step"
-    return f"{many} took more than {SLOW_STEP_S:.0f} s; the longest {worst.total_ms / 1000:.0f} s: {where}."
+    seconds = f"{worst.total_ms / 1000:.0f} s: {where}."
+    if count == 1:
+        return f"The step took {seconds}"
+    return f"{len(slow)} of {count} steps took more than {SLOW_STEP_S:.0f} s; the longest {seconds}"
 
 
 def _place(event: Event) -> tuple[str | None, int | None]:

@@ -84,3 +84,5 @@ def test_a_slow_step_is_pointed_out_with_what_took_so_long() -> None:
         "1 of 2 steps took more than 30 s; the longest 45 s: 5 s in the model, 40 s in tools (longest: edit_file)."
     ]
     assert hints(steps[:1]) == []
+    quick_tool = timeline(numbered(step(1, result("a", ms=3), ms=98_000)))
+    assert hints(quick_tool) == ["The step took 98 s: 98 s in the model."]

@@ -212,6 +212,13 @@ def test_an_explanation_changes_nothing_and_is_given_out_whole(text: str) -> Non
     assert parsed.prose == text == shown + parsed.rest
 
 
+def test_the_rules_own_example_before_a_real_change_is_not_shown() -> None:
+    text = "docs/greeting.txt\n```\nHello, world!\n```\n\ncalc.py\n```\n" + NEW + "```\n"
+    shown, parsed = run(FilesAnswerParser(Project()), list(text))
+    assert (parsed.prose.strip(), shown + parsed.rest) == ("", parsed.prose)
+    assert [call.arguments["path"] for call in parsed.calls] == ["calc.py"]
+
+
 ELIDED = {
     name: f"calc.py\n```python\ndef add(a, b):\n    return a + b\n{line}\n```"
     for name, line in {

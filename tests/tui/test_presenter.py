@@ -130,8 +130,10 @@ def test_a_call_goes_from_writing_to_done() -> None:
     presenter.take(ApprovalRequest(request_id="r1", call_id="c1", tool_name="bash", arguments={}, seq=4))
     assert block.status == "asking"
     assert [request.request_id for request in presenter.status.pending] == ["r1"]
+    assert presenter.status.activity == "Waiting for your answer"
     presenter.take(Approval(request_id="r1", call_id="c1", decision="allow", seq=5))
     assert presenter.status.pending == []
+    assert presenter.status.activity == "Running bash"
     presenter.take(ToolProgress(call_id="c1", text="a.txt\n"))
     assert (block.status, block.tail) == ("running", "a.txt\n")
     change = FileChange(path="b.txt", action="create", added=3)

@@ -461,6 +461,8 @@ class Presenter:
         pending[:] = [request for request in pending if request.request_id != event.request_id]
         self._changes.status = True
         block = self._calls.get(event.call_id)
+        if not pending:
+            self._do(f"Running {block.name}" if block and event.decision == "allow" else "Working")
         if block is None:
             return
         if event.edited_arguments is not None:
