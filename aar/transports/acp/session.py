@@ -94,6 +94,8 @@ class EditorSession:
         self._translator = Translator(self, self._update, client)
         self._questions = Questions(conversation, self._translator, client, self.ask, self.cancel)
         self._turns: list[Turn] = []
+        # The event loop alone would let a task go before it is done.
+        self._interrupting: set[asyncio.Task[None]] = set()
         self._one_turn = asyncio.Lock()
         self._models: list[str] = [conversation.runtime.active.name]
         self._next_model: str | None = None
@@ -318,7 +320,9 @@ class EditorSession:
         self._questions.take_back()
         self._calls.give_up()
         if self._turns:
-            asyncio.get_running_loop().create_task(self._interrupt(tuple(self._turns)))
+            task = asyncio.get_running_loop().create_task(self._interrupt(tuple(self._turns)))
+            self._interrupting.add(task)
+            task.add_done_callback(self._interrupting.discard)
 
     async def _interrupt(self, turns: tuple[Turn, ...]) -> None:
         """Interrupt until it is over: a run that is only about to begin takes no notice of the first time."""
