@@ -204,6 +204,11 @@ class Agent:
         return self._task is not None
 
     @property
+    def files(self) -> FileAccess:
+        """The files as its tools reach them."""
+        return self._files
+
+    @property
     def stop_asked(self) -> bool:
         """Whether the present run is to end after this step."""
         return self._stop_asked

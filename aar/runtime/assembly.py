@@ -23,6 +23,7 @@ from aar.runtime.base import log_failure
 from aar.runtime.checks import make_verifier
 from aar.runtime.context import budget_of, offer_of
 from aar.runtime.counsel import attach_counsel, notes_for
+from aar.runtime.file_watch import attach_file_watch
 from aar.runtime.policy import save_rule
 from aar.runtime.questions import make_ask
 from aar.runtime.resilience import make_runner
@@ -66,6 +67,7 @@ def main_agent(runtime: Runtime, session: Session) -> Agent:
     agent.before_end = runtime.extras.at_end(place.team)
     agent.way_on = offer_of(runtime, session, agent)
     attach_counsel(runtime, session, agent)
+    attach_file_watch(agent, session)
     return agent
 
 

@@ -155,6 +155,11 @@ class WorkspaceFiles:
         """Note which content of ``path`` the model knows."""
         self._known[self.resolve(path)] = stamp
 
+    @property
+    def known(self) -> dict[Path, FileStamp]:
+        """Which content of which file the model knows, the file that it met last at the end."""
+        return dict(self._known)
+
     def _read(self, path: str) -> tuple[bytes, os.stat_result]:
         with self.open_binary(path) as file:
             info = os.fstat(file.fileno())
