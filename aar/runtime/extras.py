@@ -15,7 +15,7 @@ from aar.config.front_matter import Document, markdown_files
 from aar.core.agent import Agent, AgentConfig
 from aar.protocol.errors import ConfigurationError
 from aar.protocol.state import StopReason
-from aar.runtime.extensions import RuntimeExtensions
+from aar.runtime.extensions.in_runtime import RuntimeExtensions
 
 if TYPE_CHECKING:
     from aar.core.session import Session

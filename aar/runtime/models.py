@@ -12,7 +12,7 @@ from aar.core.provider_runner import ActiveModel
 from aar.providers.base import ProviderCapabilities
 from aar.providers.factory import choose_model, make_provider, parse_model
 from aar.runtime.base import Base
-from aar.runtime.extensions import extension_provider
+from aar.runtime.extensions.providers import extension_provider
 from aar.runtime.key_command import key_command
 from aar.runtime.model_data import describe
 

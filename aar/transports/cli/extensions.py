@@ -78,7 +78,7 @@ def _row(source: Source, state: str) -> dict[str, str]:
 def inspect(name: str, as_json: bool, **options: Any) -> None:
     """Load the extension NAME and show what it brings."""
     base = open_base(**options)
-    from aar.runtime.extensions import make_manager
+    from aar.runtime.extensions.loading import make_manager
 
     manager = make_manager(base)
     manager.wait()
@@ -164,7 +164,7 @@ def _manager_for(base: Base, place: str) -> ExtensionManager:
     """
     from aar.extensions.discovery import Source, discover
     from aar.extensions.manager import ExtensionManager
-    from aar.runtime.extensions import make_manager
+    from aar.runtime.extensions.loading import make_manager
 
     path = Path(place)
     if path.is_dir():

@@ -7,7 +7,7 @@ import json
 import click
 
 from aar.runtime import open_base
-from aar.runtime.extensions import add_extension_tools
+from aar.runtime.extensions.tools import add_extension_tools
 from aar.runtime.extras import file_tools
 from aar.safety.sanitize import sanitize
 from aar.tools.builtin.catalogue import builtin_tools

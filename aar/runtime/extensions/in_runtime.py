@@ -1,18 +1,17 @@
-"""Python extensions of a runtime: found and loaded beside everything else, then let into its sessions."""
+"""What a runtime does with extensions: it loads them and lets them into its sessions and agents."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from aar.protocol.errors import ConfigurationError, StorageError
+from aar.protocol.errors import StorageError
 from aar.protocol.events import Notice, PromptLayer
-from aar.protocol.tool import ToolSpec
-from aar.runtime.base import Base, log_failure
+from aar.runtime.base import log_failure
+from aar.runtime.extensions.loading import KEPT, make_manager, manager_of
 
 if TYPE_CHECKING:
     from aar.core.agent import Agent
@@ -22,105 +21,9 @@ if TYPE_CHECKING:
     from aar.extensions.in_session import ExtensionsInSession
     from aar.extensions.manager import Extension, ExtensionManager
     from aar.protocol.panel import Panel
-    from aar.providers.base import Provider
+    from aar.protocol.tool import ToolSpec
     from aar.runtime.hooks import SessionHooks
     from aar.runtime.parts import Runtime
-    from aar.tools.registry import ToolRegistry
-
-_KEPT = "extensions"
-_THEMES = "extension-themes"
-
-
-def manager_of(base: Base) -> ExtensionManager:
-    """Return the extensions of a process and folder; nothing is read before they are begun or waited for."""
-    kept: ExtensionManager | None = base.kept.get(_KEPT)
-    if kept is None:
-        kept = base.kept[_KEPT] = make_manager(base)
-    return kept
-
-
-def make_manager(base: Base) -> ExtensionManager:
-    """Return extensions that nobody has begun to load."""
-    from aar.extensions.manager import ExtensionManager, Settings
-    from aar.providers.presets import ALIASES, PRESETS
-
-    wanted = base.config.extensions
-    return ExtensionManager(
-        Settings(
-            user_folder=base.paths.config / "extensions",
-            project=lambda: _trusted_project(base),
-            workspace=base.workspace,
-            data=base.paths.data / "extensions",
-            use=wanted.use,
-            disabled=wanted.disabled,
-            settings=wanted.settings,
-            load_s=wanted.load_seconds,
-            taken_providers=frozenset((*PRESETS, *ALIASES, *base.config.providers)),
-            log=log_failure,
-            enabled=wanted.enabled,
-        )
-    )
-
-
-def _trusted_project(base: Base) -> Path | None:
-    """Return the project where it is trusted as it is now: it may have changed since aar was started."""
-    if not base.trusted or not (base.workspace / ".aar" / "extensions").is_dir():
-        return None
-    from aar.config.trust import TrustStore
-
-    return base.workspace if TrustStore(base.paths).is_trusted(base.workspace) else None
-
-
-def add_extension_tools(base: Base, registry: ToolRegistry) -> list[str]:
-    """Put the tools of extensions into ``registry``, to be listed; return what went wrong."""
-
-    def nothing(what: str, subject: str) -> str | None:
-        return "tools that are listed do nothing"
-
-    manager = make_manager(base)
-    manager.wait()
-    try:
-        for extension in manager.loaded:
-            for tool in extension.registered.tools:
-                if tool.name not in registry:
-                    registry.register(tool.spec(_there(extension), nothing))
-        return list(manager.problems)
-    finally:
-        manager.close()
-
-
-def extension_provider(base: Base, name: str, model: str) -> Provider | None:
-    """Return the provider of an extension; ``None`` where no extension has one of that name.
-
-    Raises:
-        ConfigurationError: The extension cannot make it.
-    """
-    from aar.providers.presets import PRESETS
-
-    if name in PRESETS or name in base.config.providers or not base.config.extensions.enabled:
-        return None
-    manager = manager_of(base)
-    manager.wait()
-    found = manager.provider(name)
-    if found is None:
-        return None
-    from aar.extensions.replaced import GuardedProvider
-    from aar.providers.base import Provider
-
-    extension, factory = found
-    settings = dict(extension.api.settings)
-    try:
-        made = extension.worker.call_now(
-            factory, model, settings, seconds=base.config.extensions.load_seconds
-        )
-    except Exception as error:
-        log_failure(f"the provider {name} could not be made", error)
-        whose = f"The provider {name} of the extension {extension.name}"
-        raise ConfigurationError(f"{whose} failed: {error}") from error
-    if not isinstance(made, Provider):
-        whose = f"The provider {name} of the extension {extension.name}"
-        raise ConfigurationError(f"{whose} is no aar.providers.base.Provider; tell its author.")
-    return GuardedProvider(name, made, extension.name)
 
 
 @dataclass
@@ -277,6 +180,9 @@ class RuntimeExtensions:
         """Put the tools of extensions into the registry, once; names that are taken stay as they are."""
         if self._registered_of is manager:
             return
+        from aar.runtime.extensions.themes import themes_folder, write_themes
+        from aar.runtime.extensions.tools import caller_of
+
         self._registered_of = manager
         registry = self._runtime.registry
         for extension in manager.loaded:
@@ -285,10 +191,10 @@ class RuntimeExtensions:
                     whose = f"The tool {tool.name} of the extension {extension.name}"
                     manager.problems.append(f"{whose} is left out: aar has one of that name.")
                     continue
-                spec = tool.spec(_there(extension), self._judge)
+                spec = tool.spec(caller_of(extension), self._judge)
                 registry.register(spec)
                 self._specs[spec.name] = spec
-        if manager.loaded or (self._runtime.base.paths.cache / _THEMES).exists():
+        if manager.loaded or themes_folder(self._runtime.base).exists():
             write_themes(self._runtime.base, manager)
 
     def _judge(self, what: str, subject: str) -> str | None:
@@ -373,7 +279,7 @@ class RuntimeExtensions:
         self._told.clear()
         self._registered_of = None
         await asyncio.to_thread(old.close)
-        manager = self._runtime.base.kept[_KEPT] = make_manager(self._runtime.base)
+        manager = self._runtime.base.kept[KEPT] = make_manager(self._runtime.base)
         for joined in tuple(self._joined.values()):
             await self.ready(joined.session)
         _call_all(self.on_loaded)
@@ -384,7 +290,7 @@ class RuntimeExtensions:
         """Put all extensions away."""
         for task in tuple(self._tasks):
             task.cancel()
-        manager: ExtensionManager | None = self._runtime.base.kept.pop(_KEPT, None)
+        manager: ExtensionManager | None = self._runtime.base.kept.pop(KEPT, None)
         if manager is not None:
             await asyncio.to_thread(manager.close)
 
@@ -413,44 +319,3 @@ class _Names:
 def _call_all(listeners: list[Callable[[], None]]) -> None:
     for listener in tuple(listeners):
         listener()
-
-
-def _there(extension: Extension) -> Any:
-    async def run(function: Callable[..., Any], arguments: Sequence[Any], seconds: float) -> Any:
-        from aar.extensions.worker import ExtensionTroubleError
-        from aar.protocol.errors import ToolCategory, ToolFailure
-
-        try:
-            return await extension.worker.call(function, *arguments, seconds=seconds)
-        except ExtensionTroubleError as error:
-            raise ToolFailure(
-                ToolCategory.TIMEOUT, f"The extension {extension.name} did not answer: {error}."
-            ) from None
-
-    return run
-
-
-def themes_folder(base: Base) -> Path:
-    """Return the folder of the themes of extensions, made anew with each load."""
-    return base.paths.cache / _THEMES
-
-
-def write_themes(base: Base, manager: ExtensionManager) -> None:
-    """Write the themes of extensions where the screen finds them, also before extensions are loaded again."""
-    import tomlkit
-
-    folder = themes_folder(base)
-    themes = manager.themes()
-    try:
-        if not themes and not folder.exists():
-            return
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for file in folder.glob("*.toml"):
-            if file.stem not in themes:
-                file.unlink()
-        for name, table in themes.items():
-            file, text = folder / f"{name}.toml", tomlkit.dumps(table)
-            if not file.exists() or file.read_text(encoding="utf-8") != text:
-                file.write_text(text, encoding="utf-8")
-    except (OSError, TypeError) as error:
-        log_failure("themes of extensions could not be kept", error)
