@@ -16,6 +16,7 @@ from aar.memory.session_store import SessionStore
 from aar.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from aar.safety.policy import Scope
     from aar.safety.redact import Redactor
 
 
@@ -30,6 +31,8 @@ class Base:
         workspace: Root of the project.
         trusted: Whether the project's own settings act.
         notices: Sentences for the user.
+        scopes: How long an answer of the user may hold.
+        given: What of the arguments of `open_base` says which settings count.
         kept: What is made once for it, by name.
     """
 
@@ -39,6 +42,8 @@ class Base:
     workspace: Path
     trusted: bool
     notices: tuple[str, ...]
+    scopes: tuple[Scope, ...] = ("once", "session", "project", "user")
+    given: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
     kept: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
 
     @property
@@ -102,7 +107,8 @@ def open_base(
     untrusted = None if trusted else untrusted_notice(found)
     notices = (*loaded.notices, *((untrusted,) if untrusted else ()))
     start_log(loaded.config, own, debug=debug)
-    return Base(own, loaded, here, workspace, trusted, notices)
+    said = {"config_file": config_file, "profile": profile, "sets": tuple(sets), "flags": dict(flags or {})}
+    return Base(own, loaded, here, workspace, trusted, notices, given=said)
 
 
 def _working_folder(cwd: Path | None) -> Path:

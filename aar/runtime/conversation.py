@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from aar.config.schema import PermissionMode
 from aar.config.tighten import stricter_mode
@@ -26,7 +26,9 @@ from aar.runtime.audit import keep_audit
 from aar.runtime.base import log_failure
 from aar.runtime.parts import Runtime
 from aar.runtime.titles import Titles
-from aar.runtime.undo import Undo
+
+if TYPE_CHECKING:
+    from aar.runtime.undo import Undo
 
 EventHandler = Callable[[Event], None]
 SessionHandler = Callable[[Session], None]
@@ -247,6 +249,8 @@ class Conversation:
         """
         if self.running:
             raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
+        from aar.runtime.undo import Undo
+
         checkpoints = self.runtime.checkpoints(self.session)
         if checkpoints is None:
             raise UsageError("No checkpoints are kept: [checkpoints] enabled is off.")
@@ -298,7 +302,7 @@ class Conversation:
             )
         ceiling = self.runtime.base.loaded.mode_ceiling
         if stricter_mode(wanted, ceiling) != wanted:
-            raise UsageError(f"The managed settings of this machine allow mode {ceiling} at most.")
+            raise UsageError(f"Mode {ceiling} is the loosest that is allowed here.")
         before = self.runtime.mode
         if mode == before:
             return

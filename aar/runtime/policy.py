@@ -54,7 +54,7 @@ def make_policy(
         secrets=sandbox.secrets,
         protected=sandbox.protected,
         network=bool(sandbox.allow_domains),
-        scopes=("once", "session", "project", "user"),
+        scopes=base.scopes,
     )
 
 

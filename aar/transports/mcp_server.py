@@ -67,7 +67,8 @@ class AarServer:
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
-        self._options = options
+        # Trust is for what is there now, not for what is there when an agent is first asked for.
+        self._options = {key: value for key, value in options.items() if key != "trust"}
         ours = {key: value for key, value in options.items() if key in _OF_BASE}
         self.base: Base = open_base(**ours)
         self.spawner = ProcessSpawner(

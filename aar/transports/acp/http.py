@@ -102,7 +102,7 @@ class Remote:
         self._streams: dict[str, Outbox] = {}
         self._routes: dict[str, str] = {}
         self._greeting: asyncio.Future[dict[str, Any]] | None = None
-        self.server = Server(self, options, here=here)
+        self.server = Server(self, options, here=here, bounded=True)
 
     @property
     def alone(self) -> bool:

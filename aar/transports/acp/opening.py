@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,36 @@ def base_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_runtime(
-    options: Mapping[str, Any], folder: Path, more: Sequence[Path], servers: Mapping[str, Any]
+    options: Mapping[str, Any],
+    folder: Path,
+    more: Sequence[Path],
+    servers: Mapping[str, Any],
+    *,
+    bounded: bool = False,
 ) -> Runtime:
-    """Put the parts together for a folder; ``servers`` are the editor's MCP servers.
+    """Put the parts together for a folder.
+
+    Args:
+        options: For `open_runtime`.
+        folder: The working folder.
+        more: Folders that may be changed besides.
+        servers: The editor's MCP servers.
+        bounded: Whether the client may take no looser mode than that of the start, and save no rules.
 
     Raises:
         AarError: A setting or key is wrong.
     """
+    runtime = _make(options, folder, more, servers)
+    if bounded:
+        base = runtime.base
+        loaded = replace(base.loaded, mode_ceiling=runtime.mode)
+        runtime.base = replace(base, loaded=loaded, scopes=("once", "session"))
+    return runtime
+
+
+def _make(
+    options: Mapping[str, Any], folder: Path, more: Sequence[Path], servers: Mapping[str, Any]
+) -> Runtime:
     given: dict[str, Any] = {**options, "cwd": folder, "add_dirs": (*options.get("add_dirs", ()), *more)}
     if not servers:
         return open_runtime(interactive=True, **given)

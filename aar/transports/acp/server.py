@@ -40,10 +40,15 @@ class Server:
         wire: Takes what is sent to it.
         options: For `open_runtime`; the working folder comes with each session.
         here: Whether the editor is on this machine.
+        bounded: Whether clients can only make things stricter than whoever started this; see `make_runtime`.
     """
 
-    def __init__(self, wire: Sender, options: Mapping[str, Any], *, here: bool = True) -> None:
+    def __init__(
+        self, wire: Sender, options: Mapping[str, Any], *, here: bool = True, bounded: bool = False
+    ) -> None:
         self._options = dict(options)
+        self._bounded = bounded
+        self._trusted: set[Path] = set()
         self._here = here
         self._client = ClientCapabilities()
         self._initialized = False
@@ -113,7 +118,8 @@ class Server:
             from aar.runtime import make_active_model, open_base
             from aar.transports.acp.opening import base_options
 
-            active, _ = make_active_model(open_base(**base_options(self._options)))
+            options = {**self._options, "trust": False}
+            active, _ = make_active_model(open_base(**base_options(options)))
             _ = active.name
 
         try:
@@ -175,6 +181,8 @@ class Server:
         """Put a runtime together for the folder, open a session in it and connect it."""
         folder, more = _folder(params), _more_folders(params)
         servers = _servers(params)
+        if self._bounded and any("command" in server for server in servers.values()):
+            raise invalid_params("mcpServers: over HTTP servers have a url; no command is taken")
         task = asyncio.ensure_future(self._opened(folder, more, servers, open_session))
         self._opening.add(task)
         try:
@@ -194,7 +202,9 @@ class Server:
         from aar.transports.acp.opening import make_runtime
         from aar.transports.acp.session import attach
 
-        made = asyncio.ensure_future(asyncio.to_thread(make_runtime, self._options, folder, more, servers))
+        options = self._options_in(folder)
+        work = asyncio.to_thread(make_runtime, options, folder, more, servers, bounded=self._bounded)
+        made = asyncio.ensure_future(work)
         try:
             runtime = await asyncio.shield(made)
         except asyncio.CancelledError:
@@ -208,6 +218,15 @@ class Server:
             raise
         self._sessions[session.session_id] = session
         return session
+
+    def _options_in(self, folder: Path) -> dict[str, Any]:
+        """Return the options for a folder; ``--trust`` is for what is there when it is opened first."""
+        from aar.config.paths import project_root
+
+        root = project_root(folder.resolve())
+        trust = bool(self._options.get("trust")) and root not in self._trusted
+        self._trusted.add(root)
+        return {**self._options, "trust": trust}
 
     def _greet_soon(self, session: EditorSession) -> None:
         asyncio.get_running_loop().call_later(_GREET_AFTER_S, session.greet)

@@ -118,7 +118,7 @@ class Guard:
         if len(hosts) != 1 or _host_name(hosts[0]) not in self._hosts:
             raise _RefusedError(403, "This server is not called by that name; --allow-host adds one.")
         origins = [value for name, value in headers if name == b"origin"]
-        if any(urlsplit(origin.decode("latin-1")).netloc.encode("latin-1") != hosts[0] for origin in origins):
+        if len(origins) > 1 or any(_origin_host(origin) != hosts[0] for origin in origins):
             raise _RefusedError(403, "Pages of other sites may not call this server.")
         if scope["path"] not in self._open_paths and not self._knows_token(headers):
             raise _RefusedError(401, "The token is missing or wrong: Authorization: Bearer TOKEN.")
@@ -162,11 +162,20 @@ def _given(messages: list[Message], receive: Receive) -> Receive:
     return give
 
 
+def _origin_host(origin: bytes) -> bytes | None:
+    """Return host and port of an ``Origin`` header; ``None``: it is none."""
+    try:
+        return urlsplit(origin.decode("latin-1")).netloc.encode("latin-1")
+    except ValueError:
+        return None
+
+
 def _host_name(host: bytes) -> str:
     """Return the name in a ``Host`` header, without its port."""
     text = host.decode("latin-1").strip().lower()
     if text.startswith("["):
-        return text[1:].partition("]")[0]
+        name, _, rest = text[1:].partition("]")
+        return name if not rest or rest.startswith(":") else text
     return text.partition(":")[0]
 
 

@@ -53,6 +53,8 @@ class House:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
         self.base = open_base(**{key: value for key, value in self._options.items() if key in _BASE_OPTIONS})
+        # Trust is given once, to what is there now: a session that is opened later must not renew it.
+        self._options.pop("trust", None)
         active, _ = make_active_model(self.base, self._options.get("base_url"))
         self.model = active.name
         self.ending = asyncio.Event()
