@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aar.core.agent import Agent, RunResult
@@ -67,6 +67,8 @@ async def consult(
     if not parent.running:
         # The limits of its last run do not bind what is asked after that.
         parent.limits = None
+    # Who is only asked asks nobody else: advisors of advisors would have no end.
+    profile = replace(profile, advisors=(), handoff=(), critic=None)
     agent_id = f"{profile.name}-{new_id()[-6:].lower()}"
     made: list[Agent] = []
     made.append(

@@ -152,11 +152,13 @@ class Member:
         team: The team.
         depth: 0 for the main agent.
         parent: Returns the agent at this place.
+        may_start: Names of the only agents that may be started from here; empty: all.
     """
 
     team: Team
     depth: int
     parent: Callable[[], Agent]
+    may_start: tuple[str, ...] = ()
 
     @property
     def may_delegate(self) -> bool:
@@ -240,7 +242,7 @@ class Delegation:
     def _made(self, profile: Profile, agent_id: str, title: str) -> Child:
         team = self.member.team
         made: list[Agent] = []
-        place = Member(team, self.member.depth + 1, lambda: made[0])
+        place = Member(team, self.member.depth + 1, lambda: made[0], profile.handoff)
         try:
             made.append(team.make(profile, agent_id, self.member.parent(), place))
         except AarError as error:
@@ -252,13 +254,18 @@ class Delegation:
         return child
 
     def _profile(self, name: str) -> Profile:
-        profiles = self.member.team.profiles
+        profiles, only = self.member.team.profiles, self.member.may_start
+        if only:
+            profiles = {key: profile for key, profile in profiles.items() if key in only}
         profile = profiles.get(name) or profiles.get(name.strip().lower())
         if profile is None and name in ("general-purpose", "general", ""):
             profile = profiles.get("coder")
         if profile is None:
             near = get_close_matches(name, list(profiles), 1)
-            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(profiles)}."
+            there = ", ".join(profiles) or "none"
+            if only and name in self.member.team.profiles:
+                raise ToolFailure(ToolCategory.BLOCKED, f"You may not give work to {name}, only to: {there}.")
+            hint = f"Did you mean {near[0]}?" if near else f"There are: {there}."
             raise ToolFailure(ToolCategory.NOT_FOUND, f"There is no agent {name!r}. {hint}")
         return profile
 

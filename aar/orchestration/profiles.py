@@ -44,7 +44,7 @@ class Profile:
         stop: Sequences at which its model stops.
         memory: Whether it may read and write notes.
         advisors: Agents whose advice it wants.
-        handoff: Agents that it may hand its work over to.
+        handoff: The only agents that it may give work to; none: all that there are.
         critic: Whether its answer is judged before it is final; ``None``: as the settings say.
         unused: Fields of its file that aar does not act on.
     """
@@ -135,9 +135,9 @@ def _build(name: str, meta: dict[str, Any], document: Document) -> Profile:
         max_cost=_number("max_cost", take("max_cost"), 0, 1e9) or 0.0,
         stop=words(take("stop")),
         memory=memory,
-        advisors=_agents("advisors", meta.get("advisors")),
-        handoff=_agents("handoff", meta.get("handoff")),
-        critic=_flag("critic", meta.get("critic")),
+        advisors=_agents("advisors", take("advisors")),
+        handoff=_agents("handoff", take("handoff")),
+        critic=_flag("critic", take("critic")),
         unused=tuple(sorted(meta)),
     )
 

@@ -22,7 +22,7 @@ from aar.providers.base import ProviderCapabilities
 from aar.runtime.base import log_failure
 from aar.runtime.checks import make_verifier
 from aar.runtime.context import budget_of, offer_of
-from aar.runtime.counsel import attach_counsel, notes_for
+from aar.runtime.counsel import attach_child_counsel, attach_counsel, notes_for
 from aar.runtime.file_watch import attach_file_watch
 from aar.runtime.policy import save_rule
 from aar.runtime.questions import make_ask
@@ -87,9 +87,11 @@ def child_agent(
         stricter_mode(policy.mode, profile.mode),
         parent,
     )
-    return below.agent(
+    agent = below.agent(
         session, policy.narrowed(profile.mode), parent.executor.approver, place, agent_id=agent_id
     )
+    attach_child_counsel(runtime, session, agent, place, profile)
+    return agent
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from aar.core.run_record import RunRecord
     from aar.core.session import Session
     from aar.orchestration.critic import CriticSettings
+    from aar.orchestration.delegate import Member
+    from aar.orchestration.profiles import Profile
     from aar.orchestration.router import Choice
     from aar.protocol.notes import NoteKeeper
     from aar.runtime.notes import SessionNotes
@@ -46,6 +48,7 @@ class Counsel:
         table: dict[str, Any] = runtime.config.agents
         self.advisors: tuple[str, ...] = ()
         self.critic: CriticSettings | None = None
+        self._configured: CriticSettings | None = None
         self.routing = bool(table.get("routes")) or table.get("router") is True
         if table.get("advisors"):
             from aar.orchestration.advisors import advisor_names
@@ -58,7 +61,44 @@ class Counsel:
         if table.get("critic"):
             from aar.orchestration.critic import critic_settings
 
-            self.critic = critic_settings(table["critic"])
+            self.critic = self._configured = critic_settings(table["critic"])
+
+    def advisors_of(self, profile: Profile | None, *, below: bool) -> list[Profile]:
+        """Return who advises an agent: those its file names, and for the user's agent those wanted here.
+
+        Args:
+            profile: The agent; ``None``: aar's plain self.
+            below: Whether it works for another agent.
+
+        Raises:
+            ConfigurationError: Its file names somebody that there is not, or too many are asked.
+        """
+        names = () if below else self.advisors
+        if profile is not None:
+            names = tuple(dict.fromkeys((*names, *profile.advisors)))
+        if not names:
+            return []
+        from aar.orchestration.advisors import advisor_names
+
+        profiles = self._runtime.extras.profiles
+        return [profiles[name] for name in advisor_names(names, profiles)]
+
+    def critic_of(self, profile: Profile | None, *, below: bool) -> CriticSettings | None:
+        """Return who judges the answers of an agent; see `advisors_of`.
+
+        What the user said in the session counts for more than an agent's file, and that for more than
+        the settings.
+        """
+        wish = None if profile is None else profile.critic
+        if wish is None:
+            return None if below else self.critic
+        if not below and self.critic is not self._configured:
+            return self.critic
+        if not wish:
+            return None
+        from aar.orchestration.critic import CriticSettings
+
+        return self._configured or CriticSettings(rounds=1)
 
     async def route(self, prompt: str, session: Session) -> Choice | None:
         """Return who takes a prompt; ``None``: whoever works.
@@ -120,9 +160,16 @@ def attach_counsel(runtime: Runtime, session: Session, agent: Agent) -> None:
     if memory.enabled and memory.recall:
         agent.counsel.append(_Recall(runtime, session))
     runtime.extras.counsel  # noqa: B018 - what is wrong with its settings is told now, not in a run
-    beside = _Beside(runtime, session, agent)
-    agent.counsel.append(beside.advise)
-    agent.reviewers.append(beside.criticise)
+    place = runtime.extras.main_place(session, lambda: agent)
+    _Beside(runtime, session, place, runtime.profile).attach(agent)
+
+
+def attach_child_counsel(
+    runtime: Runtime, session: Session, agent: Agent, place: Member, profile: Profile
+) -> None:
+    """Let the advisors and the critic that its file names stand beside an agent that works for another."""
+    if profile.advisors or profile.critic:
+        _Beside(runtime, session, place, profile).attach(agent)
 
 
 class _Recall:
@@ -153,30 +200,42 @@ class _Recall:
 class _Beside:
     """Advisors and critic of one agent."""
 
-    def __init__(self, runtime: Runtime, session: Session, agent: Agent) -> None:
-        self._runtime, self._session, self._agent = runtime, session, agent
+    def __init__(self, runtime: Runtime, session: Session, place: Member, profile: Profile | None) -> None:
+        self._runtime, self._session = runtime, session
+        self._place, self._profile = place, profile
         self._prompt = ""
         self._rounds: tuple[str | None, int] = (None, 0)
+
+    def attach(self, agent: Agent) -> None:
+        """Stand beside ``agent``, which is at the place."""
+        agent.counsel.append(self.advise)
+        agent.reviewers.append(self.criticise)
+
+    @property
+    def _below(self) -> bool:
+        return self._place.depth > 0
 
     async def advise(self, prompt: str) -> Sequence[Event]:
         """Return the advice of all advisors on a prompt; an `aar.core.agent.Counsel`."""
         self._prompt = prompt
-        names = self._runtime.extras.counsel.advisors
-        if not names:
+        try:
+            advisors = self._runtime.extras.counsel.advisors_of(self._profile, below=self._below)
+        except AarError as error:
+            return [Notice(level="warning", code="advisor", message=f"No advisors were asked: {error}")]
+        if not advisors:
             return ()
         from aar.orchestration.advisors import advice_event, ask_all
         from aar.orchestration.handoff import quoted
 
-        extras = self._runtime.extras
-        place = extras.main_place(self._session, lambda: self._agent)
-        said = quoted(self._session.messages()[:-1], _SAID_CHARS)
-        advisors = [extras.profile(name) for name in names]
-        answers = await ask_all(place, self._session, advisors, prompt, before_work=True, said=said)
+        # A child knows nothing of the conversation of the main agent, so its advisors need not either.
+        said = "" if self._below else quoted(self._session.messages()[:-1], _SAID_CHARS)
+        record = self._place.parent().record or self._session
+        answers = await ask_all(self._place, record, advisors, prompt, before_work=True, said=said)
         return [advice_event(answer) for answer in answers]
 
     async def criticise(self, record: RunRecord) -> Event | None:
         """Return what the critic wants done better, if anything; an `aar.core.agent.Reviewer`."""
-        settings = self._runtime.extras.counsel.critic
+        settings = self._runtime.extras.counsel.critic_of(self._profile, below=self._below)
         if settings is None or not (record.text.strip() or record.diffs):
             return None
         run_id, done = self._rounds
@@ -190,11 +249,15 @@ class _Beside:
         facts = critic_facts(self._prompt, record.text, record.diffs)
         content = [ResourceBlock(uri=name, text=text) for name, text in facts]
         words = TextBlock(text="Judge this work.")
-        place = self._runtime.extras.main_place(self._session, lambda: self._agent)
         profile = critic_profile(settings)
         try:
             said = await consult(
-                place, record, profile, [*content, words], title="judge the answer", schema=VERDICT_SCHEMA
+                self._place,
+                record,
+                profile,
+                [*content, words],
+                title="judge the answer",
+                schema=VERDICT_SCHEMA,
             )
         except AarError as error:
             record.append(

@@ -197,7 +197,8 @@ class Extras:
         """Return the place of the main agent of ``session``."""
         from aar.orchestration.delegate import Member
 
-        return Member(self.team(session), 0, agent)
+        profile = self._runtime.profile
+        return Member(self.team(session), 0, agent, () if profile is None else profile.handoff)
 
     def at_end(self, team: Team) -> Callable[[StopReason], Awaitable[None]]:
         """Return what is done when a run of the main agent ends: others end with it unless somebody waits."""
