@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aar.commands.base import Choice, Failure, Text
+from aar.config.paths import paths
 from aar.safety.outside import MARKED
 from tests.ancestry.stage import script, stage, uses
 from tests.commands.support import git
@@ -268,3 +269,26 @@ async def test_another_agent_takes_the_session_by_name_and_an_unknown_name_chang
         assert not isinstance(await here.run("/agent none"), Failure)
         await here.say("Change.")
         assert "edit_file" in here.mind.asked[-1].tools
+
+
+async def test_an_agent_whose_file_is_dropped_in_works_after_reload_with_its_own_tools(
+    tmp_path: Path,
+) -> None:
+    def think(ask: Ask) -> Turn | str:
+        if "You write documents." in ask.system and ask.first:
+            return Turn(calls=[call("bash", command="touch forbidden")])
+        return "Written."
+
+    async with room(tmp_path, think, mode="auto") as here:
+        folder = paths().config / "agents"
+        folder.mkdir(parents=True)
+        agent = "---\ndescription: Writes docstrings.\ntools: [read_file, edit_file]\nmax_steps: 25\n---\n"
+        (folder / "doc-generator.md").write_text(f"{agent}You write documents.\n")
+        assert isinstance(await here.run("/agent doc-generator"), Failure)
+        assert not isinstance(await here.run("/reload"), Failure)
+        assert not isinstance(await here.run("/agent doc-generator"), Failure)
+        assert (await here.say("Document a.txt.")).text == "Written."
+        assert set(here.mind.asked[-1].tools) == {"read_file", "edit_file"}
+        [refused] = here.of("tool_result")
+        assert refused.is_error
+        assert not (here.root / "forbidden").exists()
