@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from aar.core.guardrails import CONTINUE_LABEL
-from aar.core.session import Scope
+from aar.core.stamps import Scope
 from aar.core.timeline import Timeline
 from aar.core.way_on import CODE as WAY_ON
 from aar.protocol.events import (

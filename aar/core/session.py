@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import secrets
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
 import aar
 from aar.core.fold import MessageFold, TotalsFold
-from aar.core.session_restore import copy_events, problems_notice, settle
+from aar.core.session_restore import copy_events, cut_off, no_collection, problems_notice, settle
+from aar.core.stamps import Scope, stamp_shown, stamp_stored
 from aar.core.subscribers import Callback, Dispatcher, Handler, Subscription
 from aar.core.totals import COMPACTION_AGENT
 from aar.memory.event_lines import Problem, parse_line
 from aar.memory.session_store import EventFile, EventStore
 from aar.memory.stream_journal import StreamJournal
-from aar.protocol.errors import InternalError, StorageError, ToolCategory, tool_error_text
+from aar.protocol.errors import InternalError, StorageError, ToolCategory
 from aar.protocol.events import (
     SCHEMA_VERSION,
     AssistantMessage,
@@ -34,55 +33,19 @@ from aar.protocol.events import (
     StateEvent,
     StreamChunk,
     ToolCall,
-    ToolResult,
 )
-from aar.protocol.ids import new_id, now
+from aar.protocol.ids import new_id
 from aar.protocol.messages import Message
 from aar.protocol.ports import Emit
 from aar.protocol.state import AgentState, StopReason, may_follow
 
 __all__ = ["Scope", "Session", "Subscription"]
 
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _INTERRUPTED = "The call was cut off before it had a result. It may have run in part."
 
 
 _UNFOLDED = frozenset({"approval_request", "approval", "checkpoint", "retry", "notice", "subagent"})
 """Events that no fold of a session looks at, so that `Session.resume` need not build them."""
-
-
-@dataclass
-class Scope:
-    """The `Emit` port of one run of one agent: stamps run, agent and step where they are not given.
-
-    Attributes:
-        session: Where events go.
-        run_id: Of the run.
-        agent_id: Of the agent.
-        step: Present step; set by the loop.
-    """
-
-    session: Session
-    run_id: str
-    agent_id: str = "main"
-    step: int | None = None
-
-    def append(self, *events: Event) -> tuple[Event, ...]:
-        """Store events; see `Session.append`."""
-        return self.session.append(*events, scope=self)
-
-    def publish(self, event: Event) -> None:
-        """Hand on an event that is not stored; see `Session.publish`."""
-        self.session.publish(event, scope=self)
-
-    def stamp(self, event: Event, update: dict[str, object]) -> None:
-        """Add to ``update`` what ``event`` does not tell itself."""
-        if event.run_id is None:
-            update["run_id"] = self.run_id
-        if event.step is None:
-            update["step"] = self.step
-        if event.agent_id == "main":
-            update["agent_id"] = self.agent_id
 
 
 class Session:
@@ -147,7 +110,7 @@ class Session:
         try:
             session = cls(store, file, session_id, Path.cwd())
             problems: list[Problem] = []
-            with _no_collection():
+            with no_collection():
                 session.replay_all(store.read(session_id, problems=problems, skip=_UNFOLDED))
             for event in store.tail(session_id, 1):
                 session.note_place(event)
@@ -333,7 +296,7 @@ class Session:
             return ()
         if self._closed:
             raise StorageError(f"The session {self.session_id} is closed; resume it to go on.")
-        stamped = self._stamp_stored(events, scope)
+        stamped = stamp_stored(self, events, scope, self._last_id)
         folds = [self._fold(event.agent_id) for event in stamped]
         self._file.append([event.to_json() for event in stamped])
         self.last_seq += len(stamped)
@@ -348,43 +311,13 @@ class Session:
         self._tell_health()
         return stamped
 
-    def _stamp_stored(self, events: tuple[Event, ...], scope: Scope | None) -> tuple[Event, ...]:
-        stamped: list[Event] = []
-        moment = now()
-        last_id = self._last_id
-        for seq, event in enumerate(events, self.last_seq + 1):
-            if not event.stored:
-                raise InternalError(f"A {event.type} event is shown, not stored: use publish.")
-            last_id = _following_id(last_id) if stamped else _id_after(last_id)
-            update: dict[str, object] = {
-                "id": last_id,
-                "seq": seq,
-                "ts": moment,
-                "session_id": self.session_id,
-                "trace_id": self.trace_id,
-            }
-            if scope is not None:
-                scope.stamp(event, update)
-            stamped.append(event.model_copy(update=update))
-        return tuple(stamped)
-
     def publish(self, event: Event, scope: Scope | None = None) -> None:
         """Hand on an event that is not stored; pieces of the main agent's answer go into the journal.
 
         Raises:
             InternalError: The event is of a kind that is stored.
         """
-        if event.stored:
-            raise InternalError(f"A {event.type} event must be stored: use append.")
-        update: dict[str, object] = {
-            "seq": None,
-            "ts": now(),
-            "session_id": self.session_id,
-            "trace_id": self.trace_id,
-        }
-        if scope is not None:
-            scope.stamp(event, update)
-        event = event.model_copy(update=update)
+        event = stamp_shown(self, event, scope)
         if self._journal is not None and isinstance(event, StreamChunk) and event.agent_id == "main":
             self._journal.append(event.run_id, event.step, event.text, event.reasoning_text)
         self._watchers.hand_on((event,))
@@ -421,20 +354,7 @@ class Session:
         The agent is ``agent_id``, else the one behind ``emit``, else the main one.
         """
         agent_id = agent_id or str(getattr(emit, "agent_id", "main"))
-        results = [
-            ToolResult(
-                agent_id=agent_id,
-                run_id=call.run_id,
-                step=call.step,
-                parent_id=call.id or None,
-                call_id=call.call_id,
-                tool_name=call.tool_name,
-                output=tool_error_text(category, message),
-                is_error=True,
-                category=category,
-            )
-            for call in self.totals.open_calls(agent_id)
-        ]
+        results = [cut_off(call, category, message) for call in self.totals.open_calls(agent_id)]
         return (emit or self).append(*results) if results else ()
 
     def rename(self, title: str) -> None:
@@ -526,23 +446,6 @@ class Session:
         gc.unfreeze()
 
 
-@contextlib.contextmanager
-def _no_collection() -> Generator[None]:
-    """Hold the garbage collector back while many objects are made that all stay.
-
-    Afterwards it leaves out all that there is, until a session is closed: to look through a long history
-    takes a tenth of a second, each time.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.freeze()
-            gc.enable()
-
-
 def _ends_stream(event: Event) -> bool:
     """Tell whether the streamed answer of the main agent is stored, or void."""
     if event.agent_id != "main":
@@ -550,18 +453,3 @@ def _ends_stream(event: Event) -> bool:
     return isinstance(event, AssistantMessage | ToolCall | ProviderMeta) or (
         isinstance(event, Retry | ModelSwitch) and event.discard
     )
-
-
-def _id_after(last: str) -> str:
-    """Return a new ULID that sorts after ``last``, also when the clock went back since."""
-    fresh = new_id()
-    return fresh if fresh > last else _following_id(last)
-
-
-def _following_id(last: str) -> str:
-    """Return the ULID right after ``last``: cheaper than a new one, and as unique."""
-    digits = last.rstrip("Z")
-    if not digits or digits[-1] not in _CROCKFORD:
-        return new_id()
-    following = _CROCKFORD[_CROCKFORD.index(digits[-1]) + 1]
-    return f"{digits[:-1]}{following}".ljust(len(last), "0")
