@@ -15,7 +15,9 @@ def main() -> None:
     _start_lightly()
     from aar.transports.cli.main import run_cli
 
-    sys.exit(run_cli(sys.argv[1:]))
+    code = run_cli(sys.argv[1:])
+    _end_lightly()
+    sys.exit(code)
 
 
 def _start_lightly() -> None:
@@ -23,10 +25,18 @@ def _start_lightly() -> None:
     import gc
     import os
 
-    # Imports make many objects that all stay: looking for garbage among them finds nothing.
-    gc.set_threshold(50_000, 20, 10)
+    # Imports make many objects that all stay: looking for garbage among them finds nothing. An agent that
+    # begins its work changes this (`aar.protocol.late`).
+    gc.set_threshold(400_000, 20, 10)
     # pydantic would read the metadata of every installed package to find code that wants to run inside it.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+
+def _end_lightly() -> None:
+    """Spare the interpreter its last search for garbage: all that is left goes with the process."""
+    import gc
+
+    gc.freeze()
 
 
 if __name__ == "__main__":

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
+from aar.protocol.late import late_pattern
+
 KeyPath = tuple[str, ...]
 
 _PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
 _KEY = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"
-_HEADER = re.compile(rf"[ \t]*\[\[?[ \t]*({_KEY})[ \t]*\]")
-_ASSIGNMENT = re.compile(rf"[ \t]*({_KEY})[ \t]*=")
-_TOKEN = re.compile(r'"""|\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]|\\.', re.DOTALL)
+_HEADER = late_pattern(rf"[ \t]*\[\[?[ \t]*({_KEY})[ \t]*\]")
+_ASSIGNMENT = late_pattern(rf"[ \t]*({_KEY})[ \t]*=")
+_TOKEN = late_pattern(r'"""|\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]|\\.', re.DOTALL)
 
 
 def split_key(key: str) -> KeyPath | None:

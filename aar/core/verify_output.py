@@ -6,24 +6,26 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-_PYTEST_END: Final = re.compile(r"^=*\s*\d+ (?:failed|errors?|passed)\b.* in [\d.]+s\b.*$", re.MULTILINE)
-_WARNING: Final = re.compile(r"site-packages/.*Warning: ")
+from aar.protocol.late import late_pattern
+
+_PYTEST_END: Final = late_pattern(r"^=*\s*\d+ (?:failed|errors?|passed)\b.* in [\d.]+s\b.*$", re.MULTILINE)
+_WARNING: Final = late_pattern(r"site-packages/.*Warning: ")
 _NAMES: Final = (
-    re.compile(r"^(?:FAILED|ERROR) (\S+?::.+?|\S+\.\w+)(?: - .*)?$"),  # pytest
-    re.compile(r"^(?:FAIL|ERROR): (\S+ \(.+?\))"),  # unittest
-    re.compile(r"^\s*--- FAIL: (\S+)"),  # go test
-    re.compile(r"^test (\S+) \.\.\. FAILED$"),  # cargo test
-    re.compile(r"^\s*(?:●|✕|×|✗) (.+?)(?: \(\d+ ?ms\))?$"),  # jest, vitest, mocha
-    re.compile(r"^not ok \d+ ?-? ?(.+)$"),  # TAP
+    late_pattern(r"^(?:FAILED|ERROR) (\S+?::.+?|\S+\.\w+)(?: - .*)?$"),  # pytest
+    late_pattern(r"^(?:FAIL|ERROR): (\S+ \(.+?\))"),  # unittest
+    late_pattern(r"^\s*--- FAIL: (\S+)"),  # go test
+    late_pattern(r"^test (\S+) \.\.\. FAILED$"),  # cargo test
+    late_pattern(r"^\s*(?:●|✕|×|✗) (.+?)(?: \(\d+ ?ms\))?$"),  # jest, vitest, mocha
+    late_pattern(r"^not ok \d+ ?-? ?(.+)$"),  # TAP
 )
-_PLACED: Final = re.compile(
+_PLACED: Final = late_pattern(
     r"^(\S+?)(?::\d+(?::\d+)?:?|\(\d+,\d+\):) +(.*\b(?:error|warning|[A-Z]+\d{2,})\b.*)$"
 )
 """Compilers and linters: file, line, words. The line is no part of the name, because it moves."""
-_SECTION: Final = re.compile(
+_SECTION: Final = late_pattern(
     r"^(?:_{3,} .+ _{3,}|--- FAIL: .+|\s*● .+|(?:FAIL|ERROR): \S+ \(.+\)|---- \S+ stdout ----)$"
 )
-_END: Final = re.compile(
+_END: Final = late_pattern(
     r"^(?:=+ (?:short test summary|warnings summary|\d+ ).*|failures:|Ran \d+ tests? .*)$"
 )
 _SHOWN: Final = 20

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aar.config.front_matter import Document, markdown_files, words
+from aar.protocol.late import late_pattern
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}(?::[a-z0-9][a-z0-9_-]{0,63}){0,4}")
-_PLACE = re.compile(r"\$(?:ARGUMENTS(?:\[(?P<at>\d{1,2})\])?|(?P<number>[1-9]\d?)(?!\w))")
-_COMMAND = re.compile(r"(?<![\w`])!`([^`\n]{1,2000})`")
+_NAME = late_pattern(r"[a-z][a-z0-9_-]{0,63}(?::[a-z0-9][a-z0-9_-]{0,63}){0,4}")
+_PLACE = late_pattern(r"\$(?:ARGUMENTS(?:\[(?P<at>\d{1,2})\])?|(?P<number>[1-9]\d?)(?!\w))")
+_COMMAND = late_pattern(r"(?<![\w`])!`([^`\n]{1,2000})`")
 
 
 @dataclass(frozen=True, slots=True)

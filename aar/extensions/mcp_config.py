@@ -21,11 +21,12 @@ from aar.config.environment import expand
 from aar.config.files import UnusableFileError, read_regular
 from aar.config.schema import McpServerConfig
 from aar.protocol.errors import ConfigurationError
+from aar.protocol.late import late_pattern
 
 PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
 """Files of a project that are read after trust; `aar.config.trust` watches the same."""
 _MAX_BYTES = 1_000_000
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,47}")
+_NAME = late_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,47}")
 _TABLES = ("mcpServers", "servers", "mcp_servers", "context_servers", "mcp")
 
 Scope = Literal["user", "project"]
@@ -235,7 +236,7 @@ def _headers(table: Mapping[str, Any]) -> dict[str, Any]:
     return headers
 
 
-_OTHER_VARIABLE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_OTHER_VARIABLE = late_pattern(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def _other_variables(value: Any) -> Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from aar.protocol.late import late_pattern
+
 Rules = tuple[tuple[str, int], ...]
 
 DEFAULT_WINDOW: Final = 128_000
@@ -53,31 +55,31 @@ _OUTPUTS: Final[Rules] = (
     (r"deepseek-chat", 8_192),
 )
 
-_NO_TOOLS = re.compile(
+_NO_TOOLS = late_pattern(
     r"gemma-?[123](?!\d)|codegemma|phi-?[23](?!\d)|codellama|code-llama|starcoder|llama-?2(?!\d)"
     r"|deepseek-coder(?!-v2\.5)|wizardcoder|vicuna|tinyllama|(?:^|[/-])o1-mini|gpt-3\.5-turbo-instruct"
 )
-_IMAGES = re.compile(
+_IMAGES = late_pattern(
     r"claude-(?!v?[12](?!\d)|instant|3-5-haiku)|gemini|gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-[5-9]"
     r"|(?:^|/)o(?:1|3|4-mini)(?:-pro)?(?:-\d{4}|$)|llava|pixtral|[-/.]vl\b|vision|gemma-?[34]|llama-?4|grok-4"
 )
-_TEXT_ONLY = re.compile(
+_TEXT_ONLY = late_pattern(
     r"(?:^|/)gpt-3\.5|gpt-oss|(?:^|/)o(?:1|3)-mini|(?:^|/)o1-preview|deepseek-(?:chat|reasoner|coder|r1|v[23])|codestral"
     r"|qwen(?:2\.5|3)-coder|qwq|codellama|starcoder|devstral-(?:small|medium)-(?:2505|2507)|kimi-k2(?!\.)"
     r"|(?:^|/)glm-4\.[567](?!v)|llama-?3(?:\.[13])?[-:](?!.*vision)"
 )
-_THINKS = re.compile(
+_THINKS = late_pattern(
     r"claude-(?:sonnet|opus|haiku|fable|mythos)-[4-9]|claude-3[.-]7|gemini-(?:2\.5|[3-9]|\d\d)|gpt-[5-9](?![\d.]*-chat)"
     r"|gpt-oss|(?:^|/)o[134](?:-|$)|codex-mini|deepseek-(?:r1|reasoner|v[4-9]|flash)|qwen3(?!-coder)|qwq"
     r"|magistral|grok-(?:4|3-mini|code|build)(?!.*non-reasoning)|kimi-k2-thinking|kimi-k[3-9]|glm-[45]|thinking"
 )
-_SCHEMAS = re.compile(
+_SCHEMAS = late_pattern(
     r"gpt-4o(?!-2024-05)|gpt-4\.1|gpt-[5-9]|(?:^|/)o[134](?:-|$)(?!mini-2024|preview)"
     r"|claude-(?:opus|sonnet|haiku)-4[.-][5-9]|claude-(?:opus|sonnet|haiku|fable|mythos)-[5-9]"
 )
-_SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?)(b|m)(?![a-z\d])")
+_SIZE = late_pattern(r"(?<![a-z\d.])(\d+(?:\.\d+)?)(b|m)(?![a-z\d])")
 _SMALL_BILLIONS = 3.0
-_SMALL_BY_DEFAULT = re.compile(r"^(?:llama3\.2|smollm2?|tinyllama)(?::latest)?$")
+_SMALL_BY_DEFAULT = late_pattern(r"^(?:llama3\.2|smollm2?|tinyllama)(?::latest)?$")
 
 
 def window(name: str) -> int | None:

@@ -12,20 +12,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from aar.protocol.late import late_pattern
 from aar.providers.http_errors import parse_body, read_error
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Levels of thinking as servers name them, rising."""
 
-_REFUSAL = re.compile(
+_REFUSAL = late_pattern(
     r"unsupported|not supported|unknown|unrecognized|unexpected|not permitted|not allowed|invalid"
     r"|extra (?:inputs|fields)|does not support|not available|only .* supported|no such"
     r"|additional propert|extra_forbidden|must be verified"
 )
-_SUPPORTED = re.compile(
+_SUPPORTED = late_pattern(
     r"supported (?:values|options)(?: are)?:?(.*)|must be one of:?(.*)", re.IGNORECASE | re.DOTALL
 )
-_VALUE = re.compile(r"\bvalue|\boption|must be one of")
+_VALUE = late_pattern(r"\bvalue|\boption|must be one of")
 """The field itself is known, but not what it was set to."""
 _EVERYDAY_WORDS = frozenset({"include", "stream", "stop", "text", "thinking"})
 """Names that sentences about other things use too: in a message they count in quotes only."""

@@ -8,20 +8,22 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
 
+from aar.protocol.late import late_pattern
+
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(
+_DURATION = late_pattern(
     r"(\d+(?:\.\d+)?)\s*"
     r"(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)(?![a-z])"
 )
-_IN_TEXT = re.compile(
+_IN_TEXT = late_pattern(
     r"(?:try again|retry|wait|resets?|available(?: again)?)(?: your request)?(?: after| in| for)?:? +"
     r"((?:about +)?\d+(?:\.\d+)?\s*(?:ms|[smhd]|sec|min|hour|day|milli)[a-z]*"
     r"(?:\s*\d+(?:\.\d+)?\s*(?:ms|[smhd])(?![a-z]))*)",
     re.IGNORECASE,
 )
-_BARE_IN_TEXT = re.compile(r"retry[ _-]after:? (\d+(?:\.\d+)?)(?=[.,;)]?(?:\s|$))", re.IGNORECASE)
-_COMBINED = re.compile(r"\b(?:reset|t)\s*=\s*(\d+)")
-_NONE_LEFT = re.compile(r"\b(?:remaining|r)\s*=\s*0\b")
+_BARE_IN_TEXT = late_pattern(r"retry[ _-]after:? (\d+(?:\.\d+)?)(?=[.,;)]?(?:\s|$))", re.IGNORECASE)
+_COMBINED = late_pattern(r"\b(?:reset|t)\s*=\s*(\d+)")
+_NONE_LEFT = late_pattern(r"\b(?:remaining|r)\s*=\s*0\b")
 _SECONDS = frozenset(
     {
         *("retrydelay", "retry_delay", "retry_after", "retry_after_seconds", "retryafter", "quotaresetdelay"),

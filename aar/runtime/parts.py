@@ -16,6 +16,7 @@ from aar.core.session import Session
 from aar.memory.session_store import SessionStore
 from aar.protocol.errors import ConfigurationError
 from aar.protocol.events import Event, Notice
+from aar.protocol.late import collect_from_now_on
 from aar.protocol.ports import Spawner
 from aar.protocol.tool import ToolSpec
 from aar.runtime.assembly import Assembly, main_agent
@@ -227,7 +228,9 @@ class Runtime:
 
     def agent(self, session: Session) -> Agent:
         """Return an agent for ``session``, with policy, tools and model in place."""
-        return main_agent(self, session)
+        agent = main_agent(self, session)
+        collect_from_now_on()
+        return agent
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools that the model may use: those enabled, and few for a small model."""

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 
+from aar.protocol.late import late_pattern
+
 MARK: Final = "[redacted]"
 MIN_VALUE: Final = 6
 """Shorter values are not redacted by value: they would take half of every text with them."""
@@ -51,27 +53,27 @@ _KEY_FORMS: Final = (
     r"hv[sb]\.[A-Za-z0-9_-]{20,}",
     r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}",
 )
-_KEYS = re.compile(r"(?<![A-Za-z0-9_])(?:" + "|".join(_KEY_FORMS) + ")")
-_BLOCK = re.compile(
+_KEYS = late_pattern(r"(?<![A-Za-z0-9_])(?:" + "|".join(_KEY_FORMS) + ")")
+_BLOCK = late_pattern(
     r"(-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----).*?"
     r"(-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.DOTALL,
 )
 # Each of these is tried only where its needle stands; the secret is the group of that name.
-_HEADER = re.compile(
+_HEADER = late_pattern(
     r"(?i)(?<![A-Za-z0-9_])authorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token|digest|negotiate|apikey)\s+)?"
     r"(?!\[redacted\])(?!(?:bearer|basic|token|digest|negotiate|apikey)\b)(?P<secret>[^\s\"',]{4,})"
 )
-_BEARER = re.compile(
+_BEARER = late_pattern(
     r"(?i)(?<![A-Za-z0-9_])(?:bearer|basic)\s+(?=[^\s]*[0-9+/=._-])(?P<secret>[A-Za-z0-9+/=._~-]{8,})"
 )
-_URL = re.compile(
+_URL = late_pattern(
     r"(?<=[a-zA-Z0-9+.-])://[^\s/@:\"'<>]{0,200}:(?!\[redacted\]@)(?P<secret>[^\s/\"'<>]{1,300})@(?=[^\s@]*)"
 )
-_USER_OPTION = re.compile(
+_USER_OPTION = late_pattern(
     r"(?<!\S)(?:-u|--user|--proxy-user)[ =][\"']?[^\s:\"']{1,200}:(?!\[redacted\])(?P<secret>[^\s\"']+)"
 )
-_NAMED = re.compile(
+_NAMED = late_pattern(
     r"(?i)((?:passw(?:or)?d|passphrase|secret|token|key|credentials?)"
     r"[A-Za-z0-9_-]{0,40}[\"']?\s{0,9}(?::=|=>|[:=])\s{0,9})"
     r"(\"[^\"\n]{4,}\"|'[^'\n]{4,}'|[^\s\"',;&)}\]]{4,})"
@@ -93,18 +95,18 @@ _KEY_RUN: Final = 15
 _RUNS: Final = (
     bytes(97 if chr(code).isalnum() or chr(code) in "_-" else 32 for code in range(128)) + b" " * 128
 )
-_KEY_TEXT: Final = re.compile(r"[A-Za-z0-9_.+/=-]*")
+_KEY_TEXT: Final = late_pattern(r"[A-Za-z0-9_.+/=-]*")
 _MAX_PASSES: Final = 4
-_NOT_SECRET = re.compile(
+_NOT_SECRET = late_pattern(
     r"(?i)\[redacted\].*|none|null|true|false|undefined|str|string|int|bytes|bool|float|any|optional.*|\d{1,5}"
     r"|[<$%({\[].*|os\.|.*\(.*|self\..*|env\..*|process\..*"
     r"|config\..*|\*+|x{3,}|your[-_ ].*|example.*|changeme"
 )
-_NAMES_A_PLACE = re.compile(
+_NAMES_A_PLACE = late_pattern(
     r"(?i).*[_-](env|name|path|file|url|type|id|command|size|count)[\"']?\s*(:=|=>|[:=])\s*"
 )
-_LOOKS_NAMED_STRONG = re.compile(r"(?i)passw(or)?d|passwd|passphrase|secret")
-_WORDISH = re.compile(r"[A-Za-z][a-z]*(?:[_.-][A-Za-z]+)*(?:\[.*)?")
+_LOOKS_NAMED_STRONG = late_pattern(r"(?i)passw(or)?d|passwd|passphrase|secret")
+_WORDISH = late_pattern(r"[A-Za-z][a-z]*(?:[_.-][A-Za-z]+)*(?:\[.*)?")
 _ENTROPY_BITS = 3.0
 
 
@@ -187,7 +189,7 @@ class Redactor:
         return self.redact_json(value)
 
 
-_SECRET_NAME = re.compile(
+_SECRET_NAME = late_pattern(
     r"(?i)(?:^|[_.-])(?:passw(?:or)?d|passwd|passphrase|secret|token|api[_-]?key|apikey|access[_-]?key"
     r"|private[_-]?key|client[_-]?secret|credentials?|authorization|cookie)$"
 )

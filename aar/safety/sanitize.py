@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from aar.protocol.late import late_pattern
+
 _HIDDEN = (
     # C0 and C1 controls, DEL.
     r"\x00-\x08\x0b-\x1f\x7f-\x9f"
@@ -19,15 +21,15 @@ _HIDDEN = (
     # Lone surrogates; tags and variation selectors beyond the first sixteen, which carry hidden text.
     r"\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_UNSAFE = re.compile(f"[{_HIDDEN}]")
-_UNSAFE_LINE = re.compile(f"[{_HIDDEN}\n]")
-_ANSI = re.compile(
+_UNSAFE = late_pattern(f"[{_HIDDEN}]")
+_UNSAFE_LINE = late_pattern(f"[{_HIDDEN}\n]")
+_ANSI = late_pattern(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC
     r"|\x1b[ -/]*[0-~]"  # two and three byte escapes
     r"|\x1b"
 )
-_LINE_END = re.compile(r"\r+\n")
+_LINE_END = late_pattern(r"\r+\n")
 
 
 def sanitize(text: str, *, keep_newlines: bool = True) -> str:

@@ -12,13 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aar.protocol.late import late_pattern
 from aar.safety.shell_types import Redirection, SimpleCommand, words
 
-_HARMLESS_DEVICES = re.compile(
+_HARMLESS_DEVICES = late_pattern(
     r"/dev/(null|zero|full|u?random|tty|stdin|stdout|stderr|fd/\d+|shm(/.*)?|pts/\d+)"
 )
 _DEVICE_WRITERS = words("dd tee cp mv shred truncate install ln cat wipefs blkdiscard sgdisk badblocks")
-_DISK_TOOLS = re.compile(r"mkfs(\..+)?|mke2fs|mkswap|wipefs|blkdiscard|[sc]?fdisk|sgdisk|parted|hdparm|nvme")
+_DISK_TOOLS = late_pattern(
+    r"mkfs(\..+)?|mke2fs|mkswap|wipefs|blkdiscard|[sc]?fdisk|sgdisk|parted|hdparm|nvme"
+)
 _POWER = words("shutdown poweroff reboot halt")
 _POWER_VERBS = words(
     "poweroff reboot halt kexec suspend hibernate hybrid-sleep soft-reboot exit rescue emergency"
@@ -27,8 +30,8 @@ _FIND_FILTERS = words(
     "-name -iname -path -ipath -wholename -regex -iregex -newer -mtime -mmin -atime -ctime -size -empty -user"
     " -group -perm -links -inum -samefile -cmin -amin -newermt -lname"
 )
-_ALL = re.compile(r"[*?.\[\]!]*\*[*?.\[\]!]*|\.\*")
-_EXPANSION = re.compile(r"\$\{?(\w+)\}?|[$`]")
+_ALL = late_pattern(r"[*?.\[\]!]*\*[*?.\[\]!]*|\.\*")
+_EXPANSION = late_pattern(r"\$\{?(\w+)\}?|[$`]")
 
 
 @dataclass(slots=True)

@@ -22,16 +22,17 @@ from pathlib import Path
 from typing import Final, Literal, cast
 
 from aar.protocol.errors import UsageError
+from aar.protocol.late import late_pattern
 
 Kind = Literal["command", "file", "changed", "text", "answer", "schema", "user", "judge"]
-_KINDED: Final = re.compile(
+_KINDED: Final = late_pattern(
     r"\s*(command|file|changed|text|answer|schema|user|judge):(?!//)\s*(.*)", re.DOTALL | re.IGNORECASE
 )
 _BUILTINS: Final = frozenset(
     {"test", "[", "[[", "cd", "!", "true", "false", "set", "export", "if", "for", "("}
 )
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
-_PLAIN_WORD: Final = re.compile(r"[A-Za-z]+[.,;:]?")
+_ASSIGNMENT: Final = late_pattern(r"[A-Za-z_]\w*=")
+_PLAIN_WORD: Final = late_pattern(r"[A-Za-z]+[.,;:]?")
 
 
 @dataclass(frozen=True, slots=True)

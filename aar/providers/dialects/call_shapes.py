@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
+from aar.protocol.late import late_pattern
 from aar.providers.dialects import loose_json
 from aar.providers.dialects.base import Resolver
 
@@ -20,13 +21,13 @@ _HARMLESS = frozenset({"id", "type", "call_id", "index", "thought", "reason", "e
 TAG_NAMES = r"(?:tool_?calls?|function_?calls?|tools|tool_use)"
 """Names of the tags that models put around a call, as a regular expression."""
 
-_TAGGED = re.compile(rf"<{TAG_NAMES}>(.*?)(?:</{TAG_NAMES}>|\Z)", re.DOTALL | re.IGNORECASE)
-_FUNCTION = re.compile(
+_TAGGED = late_pattern(rf"<{TAG_NAMES}>(.*?)(?:</{TAG_NAMES}>|\Z)", re.DOTALL | re.IGNORECASE)
+_FUNCTION = late_pattern(
     r"<(?:function=|invoke\s+name=|function\s+name=)[\"']?([\w.:-]+)[\"']?\s*>(.*?)"
     r"(?:</(?:function|invoke)>|(?=<(?:function=|invoke\s))|\Z)",
     re.DOTALL,
 )
-_PARAMETER = re.compile(
+_PARAMETER = late_pattern(
     r"<parameter(?:=|\s+name=)[\"']?([\w.-]+)[\"']?\s*>\r?\n?(.*?)\r?\n?</parameter>", re.DOTALL
 )
 
@@ -96,7 +97,7 @@ _BROKEN = (
 )
 
 
-_BEGINNING = re.compile(
+_BEGINNING = late_pattern(
     rf"""[\[{{\s]*["'](?:{"|".join(NAME_KEYS)})["']\s*:\s*["']([\w.-]+)["']\s*,\s*["'](?:{"|".join(ARGUMENT_KEYS)})["']"""
 )
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_OPEN = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})[ \t]*([^`\r\n]*?)[ \t]*\r?$")
+from aar.protocol.late import late_pattern
 
-_CLOSE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*\r?$")
+_OPEN = late_pattern(r"[ \t]{0,3}(`{3,}|~{3,})[ \t]*([^`\r\n]*?)[ \t]*\r?$")
+
+_CLOSE = late_pattern(r"[ \t]*(`{3,}|~{3,})[ \t]*\r?$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 from dataclasses import dataclass, field
 
+from aar.protocol.late import late_pattern
 from aar.providers.dialects import fences
 from aar.providers.dialects.fences import Fence
 from aar.providers.dialects.files_text import NO_FINAL_NEWLINE
@@ -14,7 +14,7 @@ from aar.providers.dialects.paths import comment_path, info_path, path_line
 
 SHELLS = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "powershell", "cmd", "bat"})
 _MARKDOWN = frozenset({"md", "markdown", "mdx"})
-_COMMAND = re.compile(r"^\s*(?:[-*>]\s+)?[*_`]{0,4}(RUN|READ)[*_]{0,3}:[*_]{0,3}[ \t]*(.*?)[ \t\r]*$")
+_COMMAND = late_pattern(r"^\s*(?:[-*>]\s+)?[*_`]{0,4}(RUN|READ)[*_]{0,3}:[*_]{0,3}[ \t]*(.*?)[ \t\r]*$")
 _MAX_CLOSERS = 12
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+from aar.protocol.late import late_pattern
 from aar.providers.dialects.file_blocks import parses_as_python
 
 _PREFIX = r"^\s*(?:#|//|--|;|%|/\*+|\*|<!--|\{/\*)"
-_ELISION = re.compile(
+_ELISION = late_pattern(
     rf"{_PREFIX}\s*(?:\[|\()?(?:"
     r"(?:\.\.\.|…).*\b(?:rest|remain\w*|existing|unchanged|previous|other|same|code|functions?|here|before|above)\b.*|"
     r".*\b(?:rest|remain\w*|existing|unchanged|previous|other)\b.*(?:\.\.\.|…).*|"
@@ -19,12 +20,12 @@ _ELISION = re.compile(
     r"same\s+as\s+(?:before|above|original)\b.*)",
     re.IGNORECASE,
 )
-_DOTS = re.compile(r"^(\s*)(?:#|//|--|;|/\*|<!--)?\s*(?:\.\.\.|…)\s*(?:\*/|-->)?\s*$")
+_DOTS = late_pattern(r"^(\s*)(?:#|//|--|;|/\*|<!--)?\s*(?:\.\.\.|…)\s*(?:\*/|-->)?\s*$")
 _PROSE_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".mdx", ".tex")
-_SENTENCE = re.compile(
+_SENTENCE = late_pattern(
     r"^\s*(?:\*\*|[-*]\s+)?[A-Z][\w'’,`()*/ -]+[a-z)`*]?[.:!]?\s*(?:`[^`]+`.*)?[.:!]\**\s*$"
 )
-_CONFLICT = re.compile(
+_CONFLICT = late_pattern(
     r"<{5,}[ \t]*(?:SEARCH|ORIGINAL)?[^\n]*\n(.*?)^={5,}[ \t]*\r?\n(.*?)^>{5,}[^\n]*\n?",
     re.DOTALL | re.MULTILINE,
 )

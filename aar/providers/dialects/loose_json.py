@@ -6,11 +6,13 @@ import json
 import re
 from typing import Any, NoReturn
 
-_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|\'(?:[^\'\\]++|\\.)*+\'|["\'{}\[\]]', re.DOTALL)
-_REPAIR = re.compile(
+from aar.protocol.late import late_pattern
+
+_TOKEN = late_pattern(r'"(?:[^"\\]++|\\.)*+"|\'(?:[^\'\\]++|\\.)*+\'|["\'{}\[\]]', re.DOTALL)
+_REPAIR = late_pattern(
     r'"(?:[^"\\]++|\\.)*+"|\'(?:[^\'\\]++|\\.)*+\'|,(?=\s*[}\]])|\b(?:True|False|None)\b', re.DOTALL
 )
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPE = late_pattern(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null", ",": ""}
 _CLOSER = {"{": "}", "[": "]"}
 

@@ -7,32 +7,34 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
 
+from aar.protocol.late import late_pattern
+
 _PATH = r"(?:\.{0,2}/)?[\w@.+-]+(?:[/\\][\w@.+-]+)*"
-_EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}$|^\.[a-z][\w.-]+$")
+_EXTENSION = late_pattern(r"\.[A-Za-z][A-Za-z0-9]{0,7}$|^\.[a-z][\w.-]+$")
 _BARE_NAMES = frozenset({"makefile", "dockerfile", "license", "readme", "procfile", "justfile", "gemfile"})
 _PRODUCTS = frozenset({"node.js", "vue.js", "next.js", "react.js", "express.js", "d3.js", "asp.net"})
-LEAD = re.compile(
+LEAD = late_pattern(
     r"^(?:(?:#{1,6}|[-*+>]|\d+[.)])\s+)*[*_]{0,3}"
     r"(?:(?:updated|new|modified|complete)\s+)?(?:(?:file\s?name|file\s?path|file|path)\s*:\s*)?[*_]{0,3}\s*",
     re.IGNORECASE,
 )
-_TRAIL = re.compile(
+_TRAIL = late_pattern(
     r"\s*(?:\((?:updated|new|new file|modified|fixed|changed|complete|created|full)\))?"
     r"[*_]{0,3}\s*:?\s*[*_]{0,3}$",
     re.IGNORECASE,
 )
-_COMMENT = re.compile(
+_COMMENT = late_pattern(
     rf"^\s*(?:#|//|--|;|%|/\*+|<!--)\s*(?:file(?:\s?name|\s?path)?\s*:\s*)?({_PATH})\s*(?:\*/|-->)?\s*$",
     re.IGNORECASE,
 )
-_TOLD = re.compile(
+_TOLD = late_pattern(
     r"\b(?:updated?|new|complete|full|entire|whole|corrected|fixed|modified|changed?|rewritten|revised|create|"
     r"add|write|content|contents|becomes)\b",
     re.IGNORECASE,
 )
-_MENTION = re.compile(rf"`([^`\n]+)`|(?<![\w./-])({_PATH})")
-_EXAMPLE_PREFIX = re.compile(r"^/?(?:path/to/|your[-_]?(?:project|repo)/|path/)+", re.IGNORECASE)
-_DEFINITION = re.compile(
+_MENTION = late_pattern(rf"`([^`\n]+)`|(?<![\w./-])({_PATH})")
+_EXAMPLE_PREFIX = late_pattern(r"^/?(?:path/to/|your[-_]?(?:project|repo)/|path/)+", re.IGNORECASE)
+_DEFINITION = late_pattern(
     r"^\s*(?:export\s+|default\s+|pub\s+|static\s+|public\s+|async\s+)*"
     r"(?:def|class|function|fn|func|const|let|var|struct|enum|type|interface|trait|module)\s+(\w+)",
     re.MULTILINE,

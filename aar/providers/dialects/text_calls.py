@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
+from aar.protocol.late import late_pattern
 from aar.providers.dialects.base import ParsedText, Resolver, Shown, join_prose, make_call
 from aar.providers.dialects.text_scan import Found, Prose, Scanner, Segment
 
 _PIECE = 2_048
 _SHORT_PROSE = 400
-_EXAMPLE = re.compile(
+_EXAMPLE = late_pattern(
     r"\b(?:for example|for instance|an example|examples?:|e\.g\.|such as|would (?:look|be)|looks? like|"
     r"the (?:expected )?(?:format|schema|syntax|shape)|sample|illustrat\w+|hypothetical\w*|documented)",
     re.IGNORECASE,

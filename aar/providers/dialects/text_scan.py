@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from aar.protocol.late import late_pattern
 from aar.providers.dialects import loose_json
 from aar.providers.dialects.base import Resolver
 from aar.providers.dialects.call_shapes import TAG_NAMES, Reading, read_named, read_text
 
 _JSON_FENCES = frozenset({"", "json", "json5", "jsonc", "xml", "text", "plaintext"})
 _CALL_FENCES = frozenset({"tool_call", "tool_calls", "tool", "tool_code", "tool_use", "function_call"})
-_MARK = re.compile(
+_MARK = late_pattern(
     rf"<{TAG_NAMES}>|<\|tool_call\|>|<function=|<invoke name=|\[TOOL_CALLS\]|\n", re.IGNORECASE
 )
 _MARKS = (
@@ -23,15 +24,17 @@ _MARKS = (
     "<functioncalls>", "<functioncall>", "<tools>", "<tool_use>", "<|tool_call|>", "<function=",
     "<invoke name=", "[tool_calls]",
 )  # fmt: skip
-_END_TAG = re.compile(rf"</{TAG_NAMES}>|<\|/?tool_call(?:_end)?\|>", re.IGNORECASE)
-_END_FUNCTION = re.compile(r"</(?:function|invoke)>", re.IGNORECASE)
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})([^\n`]*)\n")
-_ACTION = re.compile(r"[ \t]*\**Action\**:\**[ \t]*([^\n]*)\n\s*\**Action[ _]Input\**:\**\s*", re.IGNORECASE)
-_ACTION_START = re.compile(r"[ \t]*\**Action\**:\**[ \t]*[^\n]*\n", re.IGNORECASE)
+_END_TAG = late_pattern(rf"</{TAG_NAMES}>|<\|/?tool_call(?:_end)?\|>", re.IGNORECASE)
+_END_FUNCTION = late_pattern(r"</(?:function|invoke)>", re.IGNORECASE)
+_FENCE = late_pattern(r"[ \t]*(`{3,}|~{3,})([^\n`]*)\n")
+_ACTION = late_pattern(
+    r"[ \t]*\**Action\**:\**[ \t]*([^\n]*)\n\s*\**Action[ _]Input\**:\**\s*", re.IGNORECASE
+)
+_ACTION_START = late_pattern(r"[ \t]*\**Action\**:\**[ \t]*[^\n]*\n", re.IGNORECASE)
 _NO_ACTION = frozenset({"none", "finish", "final answer", "n/a"})
-_LINE_REST = re.compile(r"[}\]\s]*?(?:\n|\Z)")
-_MISTRAL_BEGUN = re.compile(r"\s*[\w.-]*\s*(?:\[(?:A(?:R(?:G(?:S\]?)?)?)?)?)?\s*")
-_MISTRAL = re.compile(r"\s*([\w.-]+)\s*(?:\[ARGS\])?\s*(?=\{)")
+_LINE_REST = late_pattern(r"[}\]\s]*?(?:\n|\Z)")
+_MISTRAL_BEGUN = late_pattern(r"\s*[\w.-]*\s*(?:\[(?:A(?:R(?:G(?:S\]?)?)?)?)?)?\s*")
+_MISTRAL = late_pattern(r"\s*([\w.-]+)\s*(?:\[ARGS\])?\s*(?=\{)")
 
 
 @dataclass(frozen=True, slots=True)

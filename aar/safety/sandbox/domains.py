@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aar.protocol.errors import ConfigurationError
+from aar.protocol.late import late_pattern
 from aar.protocol.ports import BlockedHost
 
 PRESETS: dict[str, tuple[str, ...]] = {
@@ -34,9 +35,9 @@ PROVIDERS = (
 """Hosts of models, which no command ever reaches: a key of somebody else's would make them a way out."""
 
 _USUAL_PORTS = (80, 443)
-_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)")
-_IDNA_DOTS = re.compile("[\u3002\uff0e\uff61]")
+_LABEL = late_pattern(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = late_pattern(r"(?:0x[0-9a-f]*|[0-9]+)")
+_IDNA_DOTS = late_pattern("[\u3002\uff0e\uff61]")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

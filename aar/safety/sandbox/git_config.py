@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 
-_HARMLESS = re.compile(
+from aar.protocol.late import late_pattern
+
+_HARMLESS = late_pattern(
     r"""
     user\.(name|email)
     | branch\..*\.(remote|merge|rebase|description|pushremote)
@@ -24,11 +26,11 @@ _HARMLESS = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
-_REMOTE_URL = re.compile(r"(remote\..*\.(url|pushurl)|submodule\..*\.url)", re.IGNORECASE | re.DOTALL)
-_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]')
-_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(=?)")
+_REMOTE_URL = late_pattern(r"(remote\..*\.(url|pushurl)|submodule\..*\.url)", re.IGNORECASE | re.DOTALL)
+_SECTION = late_pattern(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]')
+_KEY = late_pattern(r"([A-Za-z][A-Za-z0-9-]*)\s*(=?)")
 
-_ESCAPED = re.compile(r"\\(.)")
+_ESCAPED = late_pattern(r"\\(.)")
 
 Settings = list[tuple[str, str]]
 """Full keys with their values as written, in order."""
@@ -86,7 +88,7 @@ def changes_execution(before: bytes, after: bytes) -> bool:
     return old != new
 
 
-_WRITERS = re.compile(
+_WRITERS = late_pattern(
     r"\bgit\b[^;&|\n]*?[ \t](branch|remote|config|push|pull|fetch|checkout|switch|clone|init|submodule|"
     r"worktree|sparse-checkout|lfs|flow|subtree|maintenance)\b"
 )

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
 
+from aar.protocol.late import late_pattern
+
 _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
 _SINGLE: Final = "\u2018\u2019\u201a\u201b\u2032\u02bc\uff07"
 _DOUBLE: Final = "\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb\uff02"
@@ -29,7 +31,7 @@ MARGIN: Final = 0.05
 _LINE_RATIO: Final = 0.6
 _SHORTEST: Final = 24
 _MOST_WORK: Final = 30_000_000
-_INDENT: Final = re.compile(r"[ \t]*")
+_INDENT: Final = late_pattern(r"[ \t]*")
 
 
 @dataclass(frozen=True, slots=True)

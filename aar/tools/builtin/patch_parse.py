@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from aar.protocol.errors import ToolCategory, ToolFailure
+from aar.protocol.late import late_pattern
 
-_RANGE: Final = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
-_FILE: Final = re.compile(r"\*\*\* (Add|Update|Delete) File: ?(.+)")
-_MOVE: Final = re.compile(r"\*\*\* Move to: ?(.+)")
+_RANGE: Final = late_pattern(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
+_FILE: Final = late_pattern(r"\*\*\* (Add|Update|Delete) File: ?(.+)")
+_MOVE: Final = late_pattern(r"\*\*\* Move to: ?(.+)")
 
 
 @dataclass(slots=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from aar.protocol.late import late_pattern
 
-_ESCAPES = re.compile(
+_ESCAPES = late_pattern(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$)"  # OSC, DCS, SOS, PM, APC: titles, links, clipboard
     r"|\x1b[ -/]+[0-~]|\x1b[0-~]"  # two and three character sequences
     r"|\x9b[0-?]*[ -/]*[@-~]"  # CSI as one character
 )
-_CONTROLS = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROLS = late_pattern(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def plain_text(data: bytes) -> str:
