@@ -40,7 +40,7 @@ def quoted(page: Path) -> set[str]:
 
 
 @cache
-def tests_of(file: Path) -> frozenset[str]:
+def names_in(file: Path) -> frozenset[str]:
     """Return the names of the tests of a file."""
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
     return frozenset(re.findall(r"^ *(?:async )?def (test_\w+)\(", text, re.MULTILINE))
@@ -49,7 +49,7 @@ def tests_of(file: Path) -> frozenset[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_named_test_exists(page: Path) -> None:
     named = [name.split("::") for name in quoted(page) if "::" in name]
-    assert [f"{file}::{name}" for file, name in named if name not in tests_of(_ROOT / file)] == []
+    assert [f"{file}::{name}" for file, name in named if name not in names_in(_ROOT / file)] == []
     assert named
 
 
