@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from aar.commands.base import (
     Choice,
@@ -21,7 +21,9 @@ from aar.commands.base import (
 from aar.core.file_diffs import FileDiff
 from aar.core.rewind import Scope
 from aar.protocol.errors import UsageError
-from aar.runtime.undo import OnConflict, UndoReport
+
+if TYPE_CHECKING:
+    from aar.runtime.undo import OnConflict, UndoReport
 
 _SCOPES = ("both", "files", "conversation")
 _GOING = {"both": "Files and conversation", "files": "Files only", "conversation": "Conversation only"}

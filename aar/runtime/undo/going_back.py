@@ -1,101 +1,24 @@
-"""Undo, redo and rewind of a session, as every door offers them.
-
-Only what the session wrote goes back. A file that the user changed since is a conflict: nothing is done until
-the caller says what to do with it. The state before is always kept first, so nothing is ever lost.
-"""
+"""Takes back what a session did, whole or by parts of a file, and brings it back."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from aar.core.file_diffs import FileDiff, file_diff, without_hunks
-from aar.core.rewind import History, Irreversible, Mark, Scope, irreversible
+from aar.core.rewind import History, Irreversible, Scope, irreversible
 from aar.memory.checkpoint_state import FILE, LINK, PROGRAM, Entry
 from aar.memory.checkpoints import Checkpoint, CheckpointStore, Delta
 from aar.protocol.errors import StorageError, UsageError
 from aar.protocol.events import CheckpointEvent, ContextEvent, Rewind
 from aar.protocol.messages import TextBlock
+from aar.runtime.undo.plan import make_plan
+from aar.runtime.undo.report import Conflict, OnConflict, UndoReport
+from aar.runtime.undo.targets import Target, after_undo, before_steps, target_of, to_checkpoint
 
 if TYPE_CHECKING:
     from aar.core.session import Session
-
-OnConflict = Literal["refuse", "keep_both", "force"]
-"""What to do with files that the user changed too: nothing at all, save theirs beside, overwrite them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """A file that both the session and the user changed.
-
-    Attributes:
-        path: Relative to the workspace.
-        diff: From what would be brought back to what is there now (the user's version).
-    """
-
-    path: str
-    diff: FileDiff
-
-
-@dataclass(frozen=True, slots=True)
-class UndoReport:
-    """What an undo, redo or rewind did, or would do.
-
-    Attributes:
-        done: Whether anything was changed; false for a refusal and for a preview.
-        kind: Which of the two.
-        scope: What it was about.
-        to_seq: Event to which the session went back.
-        checkpoint_id: Checkpoint of the state right before; empty where files took no part.
-        restored: Files that are as they were, by path (when not done: that would be).
-        conflicts: Files that the user changed since; when not empty and not done, nothing was done.
-        beside: Where the user's versions were saved, by path.
-        left_alone: Files that only the user changed, which stay.
-        not_kept: Files that no checkpoint holds (too large, unreadable), with the reason.
-        problems: Files that could not be written, with the reason.
-        irreversible: Effects that stay.
-    """
-
-    done: bool
-    kind: Literal["undo", "redo"]
-    scope: Scope
-    to_seq: int
-    checkpoint_id: str = ""
-    restored: tuple[str, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
-    beside: dict[str, str] = field(default_factory=dict[str, str])
-    left_alone: tuple[str, ...] = ()
-    not_kept: dict[str, str] = field(default_factory=dict[str, str])
-    problems: dict[str, str] = field(default_factory=dict[str, str])
-    irreversible: tuple[Irreversible, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where to go: a state of the files (``None``: they stay), and who changed what since."""
-
-    to_seq: int
-    state: str | None
-    touched: frozenset[str] = frozenset()
-    changed_by_user: frozenset[str] = frozenset()
-    since: float = 0.0
-
-
-@dataclass(slots=True)
-class _Plan:
-    """What is to be written."""
-
-    now: str
-    restore: list[Delta] = field(default_factory=list[Delta])
-    conflicts: list[Delta] = field(default_factory=list[Delta])
-    left_alone: list[str] = field(default_factory=list[str])
-    not_kept: dict[str, str] = field(default_factory=dict[str, str])
-    made: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
 
 
 class Undo:
@@ -193,14 +116,14 @@ class Undo:
             StorageError: The checkpoint is gone or cannot be made.
         """
         if checkpoint is not None:
-            target = await self._to_checkpoint(checkpoint, scope)
+            target = await to_checkpoint(self.store, self.history(), checkpoint, scope)
         elif prompts is not None:
             places = self.history().prompts
             if not 1 <= prompts <= len(places):
                 raise UsageError(f"The session has {len(places)} prompts to go back over, not {prompts}.")
             return await self.rewind_to(places[-prompts].seq, scope, on_conflict=on_conflict, preview=preview)
         else:
-            target = await self._before_steps(steps, scope)
+            target = await before_steps(self.store, self.history(), steps, scope)
         if self._session is None or (checkpoint is not None and target.to_seq == 0):
             scope = "files"
         return await self._go("undo", target, scope, on_conflict, preview)
@@ -223,9 +146,9 @@ class Undo:
         if prompt_seq not in {place.seq for place in history.prompts}:
             raise UsageError(f"Event {prompt_seq} is no prompt of the conversation as it stands.")
         marks = [mark for mark in history.marks if mark.seq > prompt_seq]
-        target = _Target(prompt_seq - 1, None)
+        target = Target(prompt_seq - 1, None)
         if marks and scope != "conversation":
-            target = await self._target(marks, prompt_seq - 1)
+            target = await target_of(self.store, marks, prompt_seq - 1)
         return await self._go("undo", target, scope, on_conflict, preview)
 
     async def redo(self, *, on_conflict: OnConflict = "refuse", preview: bool = False) -> UndoReport:
@@ -239,97 +162,17 @@ class Undo:
         if not undone:
             raise UsageError("There is nothing to redo: nothing was undone, or work went on since.")
         last = undone[-1]
-        target = _Target(last.to_seq, None)
+        target = Target(last.to_seq, None)
         if last.before_id:
-            before = self.store.get(last.before_id)
-            after = self.store.after(before.id) or before
-            now = await self.store.peek()
-            touched = await self._paths(after.state, before.state)
-            by_user = await self._paths(after.state, now)
-            target = _Target(last.to_seq, before.state, touched, by_user, before.ts)
+            target = await after_undo(self.store, last.before_id, last.to_seq)
         return await self._go("redo", target, last.scope, on_conflict, preview)
-
-    # --- where to ----------------------------------------------------------------------------------------
-
-    async def _before_steps(self, steps: int, scope: Scope) -> _Target:
-        history = self.history()
-        if scope == "conversation":
-            places = history.steps
-            if not 1 <= steps <= len(places):
-                raise UsageError(f"The conversation has {len(places)} steps to go back over, not {steps}.")
-            return _Target(places[-steps].seq - 1, None)
-        marks = history.marks
-        following: Checkpoint | None = None
-        left = steps
-        for place in range(len(marks) - 1, -1, -1):
-            before = self._known(marks[place])
-            if before is None:
-                break
-            after = self.store.after(before.id) or following
-            left -= (after.state if after is not None else await self.store.peek()) != before.state
-            if left == 0:
-                to_seq = marks[place].seq - 1
-                return await self._target(
-                    marks[place:], to_seq if scope == "files" else history.place_before(marks[place].seq)
-                )
-            following = before
-        done = steps - left
-        what = f"changed files in only {done} of {steps} steps" if done else "changed no files"
-        raise UsageError(
-            f"There is nothing to undo: as it stands, this session {what}. "
-            "`--prompts N` or `--scope conversation` goes back in the conversation alone."
-        )
-
-    def _known(self, mark: Mark) -> Checkpoint | None:
-        try:
-            return self.store.get(mark.checkpoint_id)
-        except StorageError:
-            return None
-
-    async def _to_checkpoint(self, prefix: str, scope: Scope) -> _Target:
-        wanted = self.store.get(prefix)
-        history = self.history()
-        for place, mark in enumerate(history.marks):
-            if mark.checkpoint_id == wanted.id:
-                to_seq = mark.seq - 1 if scope == "files" else history.place_before(mark.seq)
-                return await self._target(history.marks[place:], to_seq)
-        # Not of this conversation: all that differed when aar last looked counts as written by sessions.
-        last = self.store.list()[-1]
-        touched = await self._paths(wanted.state, last.state)
-        by_user = await self._paths(last.state, await self.store.peek())
-        return _Target(0, wanted.state, touched, by_user, wanted.ts)
-
-    async def _target(self, marks: Sequence[Mark], to_seq: int) -> _Target:
-        """Tell who changed which files since the first of ``marks``."""
-        now = await self.store.peek()
-        touched: set[str] = set()
-        by_user: set[str] = set()
-        known = [(mark, item) for mark in marks if (item := self._known(mark)) is not None]
-        if not known or known[0][0] is not marks[0]:
-            raise StorageError("The checkpoint of that moment was thrown away to save room.")
-        for place, (mark, before) in enumerate(known):
-            end = known[place + 1][1].state if place + 1 < len(known) else now
-            after = self.store.after(before.id)
-            left = after.state if after is not None else end
-            deltas = await self.store.compare(before.state, left)
-            touched |= {delta.path for delta in deltas}
-            by_user |= await self._paths(left, end)
-            if after is None and end is now:
-                # aar ended in this step: what the tools said they left tells who wrote last.
-                found = {delta.path: delta.new.blob if delta.new else None for delta in deltas}
-                by_user |= {p for p, blob in mark.written.items() if p in found and found[p] != blob}
-        first = known[0][1]
-        return _Target(to_seq, first.state, frozenset(touched), frozenset(by_user), first.ts)
-
-    async def _paths(self, old: str, new: str) -> frozenset[str]:
-        return frozenset(delta.path for delta in await self.store.compare(old, new))
 
     # --- doing it ----------------------------------------------------------------------------------------
 
     async def _go(
         self,
         kind: Literal["undo", "redo"],
-        target: _Target,
+        target: Target,
         scope: Scope,
         on_conflict: OnConflict,
         preview: bool,
@@ -341,10 +184,10 @@ class Undo:
             return UndoReport(not preview, kind, scope, target.to_seq, irreversible=stays)
         session_id = self._session.session_id if self._session is not None else ""
         if preview:
-            plan, saved = await self._plan(target, await self.store.peek()), None
+            plan, saved = await make_plan(self.store, target, await self.store.peek()), None
         else:
             saved = await self.store.capture(kind, session_id=session_id)
-            plan = await self._plan(target, saved.state)
+            plan = await make_plan(self.store, target, saved.state)
         conflicts = tuple(
             Conflict(diff.path, diff) for diff in await self._diffs([_turned(d) for d in plan.conflicts])
         )
@@ -365,41 +208,12 @@ class Undo:
             tuple(plan.left_alone), plan.not_kept, problems, stays,
         )  # fmt: skip
 
-    def _irreversible(self, target: _Target) -> tuple[Irreversible, ...]:
+    def _irreversible(self, target: Target) -> tuple[Irreversible, ...]:
         if self._session is None:
             return ()
         counts = set(self.history().calls)
         found = irreversible(self._session.events(target.to_seq + 1), self.store.workspace)
         return tuple(effect for effect in found if effect.seq in counts)
-
-    async def _plan(self, target: _Target, now: str) -> _Plan:
-        assert target.state is not None
-        plan = _Plan(now)
-        wanted, present = await self.store.state(target.state), await self.store.state(now)
-        deltas = await self.store.compare(now, target.state)
-        rules_changed = any(PurePosixPath(delta.path).name == ".gitignore" for delta in deltas)
-        for delta in deltas:
-            path = delta.path
-            reason = _left_out(path, wanted.skipped) or _left_out(path, present.skipped)
-            if reason is not None:
-                plan.not_kept[path] = reason
-            elif path not in target.touched:
-                plan.left_alone.append(path)
-            elif delta.new is None and rules_changed and self._is_older(path, target.since):
-                plan.not_kept[path] = "it was ignored then, and may be older than the checkpoint"
-            elif path in target.changed_by_user:
-                plan.conflicts.append(delta)
-            else:
-                plan.restore.append(delta)
-        plan.made = tuple(set(wanted.empty) - set(present.empty))
-        plan.gone = tuple(set(present.empty) - set(wanted.empty))
-        return plan
-
-    def _is_older(self, path: str, moment: float) -> bool:
-        try:
-            return os.lstat(self.store.workspace / path).st_mtime < moment
-        except OSError:
-            return False
 
     def _record(
         self, kind: Literal["undo", "redo"], saved: str, paths: Iterable[str], to_seq: int, scope: Scope
@@ -481,14 +295,6 @@ class Undo:
         if not found:
             raise UsageError(f"{path} does not differ from that checkpoint.")
         return (await self._diffs(found))[0], found[0]
-
-
-def _left_out(path: str, skipped: Mapping[str, str]) -> str | None:
-    """Return why ``path`` (or a folder above) was left out; ``None``: it was not."""
-    if not skipped:
-        return None
-    places = (path, *(str(parent) for parent in PurePosixPath(path).parents))
-    return next((skipped[place] for place in places if place in skipped), None)
 
 
 def _turned(delta: Delta) -> Delta:
