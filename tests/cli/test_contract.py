@@ -32,6 +32,7 @@ _FILES: dict[str, bytes] = {
     "CONFIG": b"[profiles.small.limits]\nsteps = 5\n",
     "MCP": b'{"mcpServers": {}}',
     "PLAN": b"# Plan: Say hello\n\n## 1. Say it\ndone when: true\n\n## 2. Say more\nafter: 1\n",
+    "TASKS": b'{"id": "one", "prompt": "say hello"}\n',
     "WRONG": b"[limits]\nsteps = 0\n",
 }
 _NEW = ("ANSWER", "OUT", "BUNDLE")
