@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from aar.commands.base import Choice, Failure, Table, Text
 from aar.config.trust import TrustStore
 from aar.protocol.notes import Note
+from aar.runtime import open_base
 from aar.runtime.notes import KEEP, KEEP_FOR_ME, keep_note, open_notes, proposed_notes, remove_note
+from aar.transports.cli.main import cli
 from tests.commands.support import Desk, desk
 from tests.support.fakes import Turn, call
 from tests.support.minds import Ask, place
@@ -229,3 +234,25 @@ async def test_the_slash_command_lists_shows_adds_checks_and_removes(tmp_path: P
         assert isinstance(await at.run("/memory delete later"), Text)
         for wrong in ("/memory nonsense", "/memory show nothing", "/memory add", "/memory drop x"):
             assert isinstance(await at.run(wrong), Failure)
+
+
+def test_the_list_on_the_command_line_is_narrowed_by_tag_and_day(tmp_path: Path) -> None:
+    base = open_base(cwd=tmp_path)
+    store = open_notes(base)
+    for title, tag, day in (
+        ("Old", "db", date(2020, 1, 2)),
+        ("New", "db", date(2026, 2, 1)),
+        ("Other", "ui", date(2026, 2, 2)),
+    ):
+        store.save(Note("", "user", title, "Text.", (tag,)), day)
+
+    def listed(*more: str) -> list[str]:
+        told = CliRunner().invoke(cli, ["memory", "list", "--json", "--cwd", str(tmp_path), *more])
+        assert told.exit_code == 0, told.output
+        return [json.loads(line)["name"] for line in told.stdout.splitlines()]
+
+    assert listed() == ["other", "new", "old"]
+    assert listed("--since", "2026-02-01") == ["other", "new"]
+    assert listed("--since", "2026-02-01", "--tag", "db") == ["new"]
+    wrong = CliRunner().invoke(cli, ["memory", "list", "--since", "yesterday"])
+    assert wrong.exit_code == 2

@@ -19,6 +19,8 @@ from aar.transports.cli.console import Console
 from aar.transports.cli.groups import NearestGroup
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from aar.protocol.notes import Note, NoteHit
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -33,10 +35,18 @@ def memory() -> None:
 
 @memory.command("list")
 @_TAGS
+@click.option(
+    "--since",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="Only notes that were changed on this day or later, such as 2026-01-31.",
+)
 @click.option("--proposed", is_flag=True, help="Those that wait for your decision.")
 @_JSON
 @_CWD
-def list_(tags: tuple[str, ...], proposed: bool, as_json: bool, cwd: Path | None) -> None:
+def list_(
+    tags: tuple[str, ...], since: datetime | None, proposed: bool, as_json: bool, cwd: Path | None
+) -> None:
     """List notes, the newest first."""
     from aar.protocol.notes import NoteHit
     from aar.runtime.notes import open_notes, proposed_notes
@@ -46,6 +56,9 @@ def list_(tags: tuple[str, ...], proposed: bool, as_json: bool, cwd: Path | None
         hits = [NoteHit(note, 0.0) for note in proposed_notes(base).all()]
     else:
         hits = open_notes(base).search("", tags, 10_000)
+    if since is not None:
+        day = since.date().isoformat()
+        hits = [hit for hit in hits if hit.note.updated >= day]
     _print(hits, as_json)
 
 
