@@ -9,41 +9,52 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from aar.config.schema import BudgetConfig, Config, ContextConfig, GuardrailsConfig, LimitsConfig, ModelConfig
+from aar.config.schema import GuardrailsConfig
+from aar.core.agent_types import (
+    AgentConfig,
+    Counsel,
+    MakeVerifier,
+    MakeView,
+    Prepare,
+    Reviewer,
+    RunResult,
+    Survey,
+    Turn,
+    Work,
+    result_of,
+)
 from aar.core.approvals import PermissionManager
 from aar.core.compaction import Compactor
 from aar.core.guardrails import LoopGuardrails
-from aar.core.hook_points import PromptBlockedError, hook_context
+from aar.core.hook_points import PromptBlockedError
 from aar.core.limits import RunLimits
 from aar.core.loop import run_loop
 from aar.core.mentions import expand_mentions
 from aar.core.prompt_queue import PromptQueue, as_prompt
 from aar.core.provider_runner import ProviderRunner, error_event
-from aar.core.run import Run, check_context
+from aar.core.run import Run
+from aar.core.run_opening import ask_hooks, checked_prompt, show_project, why_not_attached, words_of
 from aar.core.run_record import RunRecord
 from aar.core.session import Session
 from aar.core.timeline import hints
-from aar.core.verify import Verifier, describe_failure
 from aar.core.view import SessionView
 from aar.core.way_on import CODE as WAY_ON
 from aar.protocol.errors import AarError, ErrorKind, ProviderError, UsageError, error_kind
-from aar.protocol.events import Compaction, ErrorEvent, Event, Notice, UserMessage
+from aar.protocol.events import Compaction, ErrorEvent, Notice, UserMessage
 from aar.protocol.ids import new_id
-from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
+from aar.protocol.messages import ContentBlock
 from aar.protocol.ports import FileAccess, Hooks
-from aar.protocol.state import AgentState, ExitCode, StopReason, end_state, exit_code
-from aar.protocol.tool import FileChange
-from aar.protocol.usage import Usage
+from aar.protocol.state import AgentState, ExitCode, StopReason, end_state
 from aar.tools.executor import ToolExecutor
 
 if TYPE_CHECKING:
     from aar.core.active_model import ActiveModel
     from aar.core.budget import Budget
-    from aar.core.files_coach import FilesCoach
+
+__all__ = ["Agent", "AgentConfig", "Counsel", "Reviewer", "RunResult", "Turn", "Work"]
 
 _GIVE_UP_S = 10.0
 """Seconds for a cancelled run to put its things in order before its caller goes on without it."""
@@ -53,77 +64,6 @@ _STAGES: dict[ErrorKind, Literal["planning", "tool", "storage"]] = {
     ErrorKind.TOOL: "tool",
     ErrorKind.MCP: "tool",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class AgentConfig:
-    """What an agent is told about its runs.
-
-    Attributes:
-        limits: Of each run.
-        guardrails: Help for a stuck model.
-        budget: When warnings are shown.
-        max_prompt_chars: Longest prompt that is taken.
-        max_attachment_bytes: Largest file that a prompt may attach with ``@``.
-        context: When the conversation is compacted.
-        model: How the model is asked that sums it up.
-    """
-
-    limits: LimitsConfig = field(default_factory=LimitsConfig)
-    guardrails: GuardrailsConfig = field(default_factory=GuardrailsConfig)
-    budget: BudgetConfig = field(default_factory=BudgetConfig)
-    max_prompt_chars: int = 2_000_000
-    max_attachment_bytes: int = 10_000_000
-    context: ContextConfig = field(default_factory=ContextConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-
-    @classmethod
-    def from_config(cls, config: Config) -> AgentConfig:
-        """Take what concerns the agent from the whole configuration."""
-        return cls(
-            limits=config.limits,
-            guardrails=config.guardrails,
-            budget=config.budget,
-            max_prompt_chars=config.context.max_prompt_chars,
-            max_attachment_bytes=config.context.max_attachment_bytes,
-            context=config.context,
-            model=config.model,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """How a run ended: the fields of ``aar run --output json`` (DESIGN 9)."""
-
-    session_id: str
-    run_id: str
-    stop_reason: StopReason
-    exit_code: ExitCode
-    text: str
-    usage: Usage
-    cost_usd: float | None
-    steps: int
-    duration_ms: float
-    file_changes: tuple[FileChange, ...]
-    diffs: tuple[str, ...]
-    error: dict[str, Any] | None
-    way_on: str | None = None
-    """How the work goes on, where a limit ended it."""
-
-
-Turn = Callable[[str], Awaitable[StopReason]]
-"""``await turn(prompt)``: lets the model work on ``prompt`` inside the present run, without its checks."""
-Work = Callable[[RunRecord, Turn], Awaitable[StopReason]]
-"""``await work(record, turn)``: what a run does in place of the loop; it stores by ``record``."""
-MakeView = Callable[[Session], SessionView]
-MakeVerifier = Callable[[], Verifier | None]
-Survey = Callable[[], Awaitable[Sequence[str]]]
-Prepare = Callable[[tuple[ContentBlock, ...]], Awaitable[tuple[tuple[ContentBlock, ...], Sequence[str]]]]
-"""``await prepare(prompt)``: the prompt with what it names elsewhere, and sentences for the user."""
-Counsel = Callable[[str], Awaitable[Sequence[Event]]]
-"""``await counsel(prompt)``: what is put before the model beside a prompt, such as notes and advice."""
-Reviewer = Callable[[RunRecord], Awaitable[Event | None]]
-"""``await reviewer(record)``: what the model is to do better before its work counts as done, if anything."""
 
 
 class Agent:
@@ -272,7 +212,7 @@ class Agent:
         """
         if self._task is not None:
             raise RuntimeError("This agent runs already; queue the prompt instead.")
-        content = self._checked(prompt)
+        content = checked_prompt(prompt, self.config.max_prompt_chars)
         start = time.monotonic()
         record = RunRecord(session, new_id(), self._agent_id)
         limits = RunLimits(
@@ -303,7 +243,7 @@ class Agent:
         self._record = None
         if caller is not None and caller.cancelling() > before:
             raise asyncio.CancelledError
-        return _result(reason, session, record, limits, time.monotonic() - start)
+        return result_of(reason, session, record, limits, time.monotonic() - start)
 
     def _look(self, session: Session) -> SessionView:
         """Return how the model that answers now sees ``session``."""
@@ -362,18 +302,6 @@ class Agent:
             task.cancel()
             self._task = None
             await session.sync()
-
-    def _checked(self, prompt: str | Sequence[ContentBlock]) -> tuple[ContentBlock, ...]:
-        content = as_prompt(prompt)
-        length = sum(len(block.text) for block in content if isinstance(block, TextBlock | ResourceBlock))
-        if length > self.config.max_prompt_chars:
-            raise UsageError(
-                f"The prompt is {length:,} characters long and [context] max_prompt_chars is "
-                f"{self.config.max_prompt_chars:,}; put long material into a file and name that."
-            )
-        if not any(not isinstance(block, TextBlock) or block.text.strip() for block in content):
-            raise UsageError("The prompt is empty; say what to do.")
-        return content
 
     async def run_queued(self, session: Session) -> RunResult | None:
         """Run the next waiting prompt; ``None`` when none waits."""
@@ -457,16 +385,20 @@ class Agent:
         run.reviewers = [partial(reviewer, record) for reviewer in self.reviewers]
         if self._stop_asked:
             run.stop()
-        said = await self._ask_hooks(prompt, record)
+        said = await ask_hooks(self.hooks if self._agent_id == "main" else None, prompt, record)
         content, problems = await asyncio.to_thread(
-            expand_mentions, prompt, self._files, self._may_not_read, self.config.max_attachment_bytes
+            expand_mentions,
+            prompt,
+            self._files,
+            partial(why_not_attached, self.executor),
+            self.config.max_attachment_bytes,
         )
         record.append(*(Notice(level="warning", message=text, code="mention") for text in problems))
         if view.coach is not None:
-            await self._show_project(content, view.coach, run, record)
+            await show_project(content, view.coach, self._survey, run, record)
         record.append(UserMessage(content=content, source=source))
         record.append(*said)
-        words = "\n".join(block.text for block in prompt if isinstance(block, TextBlock))
+        words = words_of(prompt)
         for counsel in self.counsel:
             record.append(*await counsel(words))
         if view.coach is not None:
@@ -481,50 +413,9 @@ class Agent:
         if self._agent_id != "main" or session.prompt_sha256 != view.prompt.sha256:
             record.append(view.prompt.event())
         if view.coach is not None and self._run is not None:
-            await self._show_project(content, view.coach, self._run, record)
+            await show_project(content, view.coach, self._survey, self._run, record)
             record.append(view.coach.reminder())
         return view
-
-    async def _ask_hooks(self, prompt: tuple[ContentBlock, ...], record: RunRecord) -> list[Event]:
-        """Tell hooks of the prompt; return what they add.
-
-        Raises:
-            PromptBlockedError: One objects; then the prompt is not stored either.
-        """
-        if self.hooks is None or self._agent_id != "main" or not self.hooks.wants("prompt_submit"):
-            return []
-        text = "\n".join(block.text for block in prompt if isinstance(block, TextBlock))
-        said = await self.hooks.fire("prompt_submit", {"prompt": text})
-        if said.refusal is not None:
-            record.prompted = True
-            raise PromptBlockedError(said.refusal)
-        return hook_context(said, "prompt")
-
-    def _may_not_read(self, path: str) -> str | None:
-        """Return why policy does not let a prompt attach ``path``; ``None``: it does."""
-        spec = self.executor.registry.get("read_file")
-        if spec is None:
-            return None
-        decision = self.executor.policy.decide(spec, {"path": path})
-        if decision.decision == "allow":
-            return None
-        reasons = "; ".join(decision.reasons) or "the rules do not allow it"
-        return (
-            f"{reasons}." if decision.decision == "deny" else f"{reasons}, so reading it must be asked for."
-        )
-
-    async def _show_project(
-        self, content: tuple[ContentBlock, ...], coach: FilesCoach, run: Run, record: RunRecord
-    ) -> None:
-        """Give a model that cannot look around the files that matter and the failing check."""
-        check = await run.first_check()
-        failure = "" if check is None or check.passed else describe_failure(check)
-        if self._survey is not None:
-            coach.project.refresh(await self._survey())
-        words = "\n".join(block.text for block in content if isinstance(block, TextBlock))
-        record.append(await asyncio.to_thread(coach.opening, words, failure))
-        if check is not None and not check.passed:
-            record.append(check_context(check))
 
     def _sync_soon(self, session: Session) -> None:
         """Make the session durable in the background; the next effect waits for it."""
@@ -549,29 +440,6 @@ class Agent:
         await session.sync()
         if self._syncing:
             await asyncio.wait(set(self._syncing))
-
-
-def _result(
-    reason: StopReason, session: Session, record: RunRecord, limits: RunLimits, seconds: float
-) -> RunResult:
-    error = None
-    if reason is StopReason.ERROR and record.error is not None:
-        error = {"kind": str(record.error.kind), "message": record.error.message}
-    return RunResult(
-        session_id=session.session_id,
-        run_id=record.run_id,
-        stop_reason=reason,
-        exit_code=exit_code(reason) if record.exit_code is None else record.exit_code,
-        text=record.text,
-        usage=record.usage,
-        cost_usd=record.cost_usd,
-        steps=limits.steps,
-        duration_ms=round(seconds * 1000, 3),
-        file_changes=tuple(record.changes.values()),
-        diffs=tuple(record.diffs),
-        error=error,
-        way_on=record.way_on,
-    )
 
 
 def _error_event(error: AarError) -> ErrorEvent:
