@@ -152,7 +152,7 @@ async def test_the_same_question_is_asked_again_and_the_same_file_read_again(tmp
     for content in ("one\n", "two\n"):
         (world.root / "a.txt").write_text(content)
         await world.run("What does a.txt say?")
-    assert world.provider.streams == 4  # pyright: ignore[reportAttributeAccessIssue]
+    assert world.provider.streams == 4
     assert ["one" in world.results[0].output, "two" in world.results[1].output] == [True, True]
 
 
