@@ -46,6 +46,11 @@ class Origin:
     _path: KeyPath = field(repr=False, compare=False)
 
     @property
+    def path(self) -> KeyPath:
+        """The keys that lead to the value."""
+        return self._path
+
+    @property
     def line(self) -> int | None:
         """Line in `file`, from 1; looked up when asked."""
         return self._source.line(self._path)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
+import html
 import ipaddress
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -193,7 +195,8 @@ def check_address(url: str, server_url: str) -> None:
 
 def _is_local(host: str | None) -> bool:
     """Tell whether a host is of this machine or a private network, as far as its name says."""
-    if host is None or host == "localhost" or host.endswith(".localhost"):
+    host = (host or "").rstrip(".")
+    if host in ("", "localhost") or host.endswith(".localhost"):
         return True
     try:
         return not ipaddress.ip_address(host).is_global
@@ -341,10 +344,13 @@ class _Loopback:
         method, target, _ = head.split(b"\r\n", 1)[0].decode("ascii", "replace").split(" ", 2)
         asked = urlsplit(target)
         found = {key: values[0] for key, values in parse_qs(asked.query).items()}
-        if method != "GET" or asked.path != "/callback" or found.get("state") != self.state:
+        known = self.state is not None and hmac.compare_digest(
+            found.get("state", "").encode(), self.state.encode()
+        )
+        if method != "GET" or asked.path != "/callback" or not known:
             writer.write(_page("404 Not Found", "There is nothing here."))
         else:
-            text = (_DONE if "code" in found else _FAILED).format(name=self._name)
+            text = (_DONE if "code" in found else _FAILED).format(name=html.escape(self._name))
             writer.write(_page("200 OK", text))
             if not self._answer.done():
                 self._answer.set_result(found)

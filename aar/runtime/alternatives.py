@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aar.config.trust import TrustStore, fingerprint
 from aar.core.verify import Verifier
@@ -23,6 +25,7 @@ from aar.orchestration.alternatives import (
     judge_text,
     ranked,
 )
+from aar.orchestration.batch_places import Git, Place, Places, Project, find_project, snapshot
 from aar.orchestration.consult import consult
 from aar.protocol.errors import AarError, UsageError
 from aar.protocol.events import ProviderMeta, Subagent, ToolCall, ToolResult
@@ -30,7 +33,6 @@ from aar.protocol.ids import new_id
 from aar.protocol.messages import ResourceBlock, TextBlock
 from aar.protocol.state import StopReason
 from aar.runtime.opening import open_runtime
-from aar.safety.git_calls import run_git
 
 if TYPE_CHECKING:
     from aar.core.agent import RunResult
@@ -56,18 +58,20 @@ async def try_alternatives(
         checks: Commands that tell whether an attempt is right.
 
     Raises:
-        UsageError: No wall holds, or the project is in no git repository.
+        UsageError: No wall holds, or the project is in no git repository, or too much is not committed.
+        StorageError: There is no room for copies.
     """
     runtime = conversation.runtime
     if not runtime.spawner.status().enforced:
         raise UsageError("Attempts run without questions, so they need a sandbox; see `aar sandbox status`.")
-    places = asyncio.Semaphore(PARALLEL)
+    turns = asyncio.Semaphore(PARALLEL)
 
-    async def attempt(number: int) -> Attempt:
-        async with places:
-            return await _attempt(conversation, task, number, count, checks)
+    async def attempt(places: Places, number: int) -> Attempt:
+        async with turns:
+            return await _attempt(conversation, places, task, number, count, checks)
 
-    attempts = await asyncio.gather(*(attempt(number) for number in range(1, count + 1)))
+    async with _places(runtime) as places:
+        attempts = await asyncio.gather(*(attempt(places, number) for number in range(1, count + 1)))
     judgement, why = await _judged(conversation, task, [item for item in attempts if item.usable])
     comparison = Comparison(task, ranked(attempts, judgement), why)
     conversation.session.append(comparison_event(comparison))
@@ -102,7 +106,7 @@ async def _judged(
 
 
 async def _attempt(
-    conversation: Conversation, task: str, number: int, count: int, checks: Sequence[str]
+    conversation: Conversation, places: Places, task: str, number: int, count: int, checks: Sequence[str]
 ) -> Attempt:
     session = conversation.session
     agent_id = f"alternative-{number}-{new_id()[-4:].lower()}"
@@ -110,8 +114,11 @@ async def _attempt(
     session.append(Subagent.model_validate({"action": "start", **shown}))
     reason, attempt = StopReason.CANCELLED, Attempt(number, problem="called off")
     try:
-        async with _work_tree(conversation.runtime) as (folder, tree):
-            attempt, reason = await _work(conversation, folder, tree, task, number, count, checks, agent_id)
+        place = await places.make(str(number), "")
+        try:
+            attempt, reason = await _work(conversation, places, place, task, number, count, checks, agent_id)
+        finally:
+            await places.remove(place)
     except AarError as error:
         reason, attempt = StopReason.ERROR, Attempt(number, problem=str(error))
     finally:
@@ -122,16 +129,16 @@ async def _attempt(
 
 async def _work(
     conversation: Conversation,
-    folder: Path,
-    tree: str,
+    places: Places,
+    place: Place,
     task: str,
     number: int,
     count: int,
     checks: Sequence[str],
     agent_id: str,
 ) -> tuple[Attempt, StopReason]:
-    """Do the task in ``folder`` and tell what changed since ``tree``."""
-    async with _runtime_in(conversation.runtime, folder) as inner:
+    """Do the task in ``place`` and tell what changed there."""
+    async with _runtime_in(conversation.runtime, place.folder) as inner:
         session = inner.open_session(title=f"Attempt {number} of {count}: {task[:60]}")
         try:
             agent = inner.agent(session)
@@ -140,19 +147,19 @@ async def _work(
         finally:
             await session.aclose()
         _count(conversation, result, agent_id)
-        diff = await _git(inner, folder, "diff", "--cached", "--no-renames", tree, stage=True)
-        names = await _git(inner, folder, "diff", "--cached", "--no-renames", "--name-only", tree)
+        changes = await places.changes(place)
+        diff = changes.patch.decode("utf-8", "replace")
         attempt = Attempt(
             number,
             answer=result.text,
             diff=diff,
-            files=tuple(names.splitlines()),
+            files=changes.files,
             cost_usd=result.cost_usd,
             session_id=session.session_id,
             problem=_problem(result, diff),
         )
         if checks and attempt.usable:
-            verifier = Verifier(checks, inner.spawner, folder, inner.config.verify)
+            verifier = Verifier(checks, inner.spawner, place.folder, inner.config.verify)
             check = await verifier.run()
             attempt = replace(attempt, passed=check.passed, output="" if check.passed else check.output)
     return attempt, result.stop_reason
@@ -163,7 +170,7 @@ def _problem(result: RunResult, diff: str) -> str:
         return str((result.error or {}).get("message") or "it failed")
     if len(diff) > _MAX_DIFF:
         return f"it changed {len(diff):,} characters, too much to pick"
-    if "\nBinary files " in diff:
+    if "\nGIT binary patch\n" in diff:
         return "it changed files that are no text"
     return ""
 
@@ -189,7 +196,17 @@ async def _runtime_in(runtime: Runtime, folder: Path) -> AsyncGenerator[Runtime]
     base = runtime.base
     same = base.trusted and fingerprint(folder).sha256 == fingerprint(base.workspace).sha256
     name = base.config.model.name or runtime.active.name
-    inner = await asyncio.to_thread(open_runtime, cwd=folder, model=name, mode="auto", trust=same)
+    # The settings of the command line hold in there too: rules that deny, limits, the wall.
+    sets = [one for one in base.given.get("sets", ()) if not one.lstrip().startswith("permissions.mode")]
+    given: dict[str, Any] = {
+        **base.given,
+        "sets": sets,
+        "cwd": folder,
+        "model": name,
+        "mode": "auto",
+        "trust": same,
+    }
+    inner = await asyncio.to_thread(lambda: open_runtime(**given))
     own = inner.active
     inner.active, inner.reasoning, inner.profile = runtime.active, runtime.reasoning, runtime.profile
     try:
@@ -202,59 +219,45 @@ async def _runtime_in(runtime: Runtime, folder: Path) -> AsyncGenerator[Runtime]
 
 
 @asynccontextmanager
-async def _work_tree(runtime: Runtime) -> AsyncGenerator[tuple[Path, str]]:
-    """Make a work tree that holds the project as it is now, what is not committed included.
-
-    Yields its folder, and the git tree of that state.
-    """
-    root = runtime.workspace
-    if (await _git(runtime, root, "rev-parse", "--show-prefix")).strip():
+async def _places(runtime: Runtime) -> AsyncGenerator[Places]:
+    """Yield what makes work trees that hold the project as it is now, what is not committed included."""
+    root, prefix, kind = await find_project(runtime.spawner, runtime.workspace, copy=False)
+    if kind != "worktree":
+        raise UsageError("Alternatives need a git repository; `git init` makes one.")
+    if prefix:
         raise UsageError("Start aar in the root of the repository to try alternatives.")
+    git = Git(runtime.spawner, root)
+    await _check_amount(git)
     # Not below aar's own folders, which no tool may read.
-    outer = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="aar-alternative-"))
-    folder = outer / root.name
+    work = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="aar-alternatives-"))
+    ref = f"refs/aar/{work.name}"
     try:
-        await _git(runtime, root, "worktree", "add", "--detach", str(folder), "HEAD")
-        changed = await _git(runtime, root, "diff", "--name-only", "-z", "--no-renames", "HEAD")
-        others = await _git(runtime, root, "ls-files", "-z", "--others", "--exclude-standard")
-        await asyncio.to_thread(_carry, root, folder, [*changed.split("\0"), *others.split("\0")])
-        await _git(runtime, folder, "add", "-A")
-        yield folder, (await _git(runtime, folder, "write-tree")).strip()
+        base = await snapshot(git, work, ref)
+        yield Places(runtime.spawner, Project(root, prefix, kind, base), work)
     finally:
-        await asyncio.to_thread(shutil.rmtree, outer, ignore_errors=True)
-        await run_git(runtime.spawner, root, ("worktree", "prune"))
+        await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+        await git.run("worktree", "prune", failing=False)
+        await git.run("update-ref", "-d", ref, failing=False)
 
 
-def _carry(root: Path, folder: Path, names: Sequence[str]) -> None:
-    """Copy what is not committed: changed and new files; what is gone goes."""
+async def _check_amount(git: Git) -> None:
+    """Refuse to put very much that is not committed into the repository."""
+    listed = ("--modified", "--others", "--exclude-standard")
+    found = await git.run("ls-files", "-z", *listed) or b""
+    names = [name for name in os.fsdecode(found).split("\0") if name]
+    if len(names) > _MOST_FILES:
+        raise UsageError(f"{len(names):,} files are not committed; commit or ignore some of them first.")
+    if await asyncio.to_thread(_bytes_of, git.root, names) > _MOST_BYTES:
+        raise UsageError("Too much is not committed to copy it; commit or ignore some of it first.")
+
+
+def _bytes_of(root: Path, names: Sequence[str]) -> int:
     total = 0
-    wanted = [name for name in names if name]
-    if len(wanted) > _MOST_FILES:
-        raise UsageError(f"{len(wanted):,} files are not committed; commit or ignore some of them first.")
-    for name in wanted:
-        source, target = root / name, folder / name
-        if source.is_symlink() or source.is_file():
-            total += source.lstat().st_size
-            if total > _MOST_BYTES:
-                raise UsageError("Too much is not committed to copy it; commit or ignore some of it first.")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.unlink(missing_ok=True)
-            shutil.copy2(source, target, follow_symlinks=False)
-        else:
-            target.unlink(missing_ok=True)
-
-
-async def _git(runtime: Runtime, folder: Path, *words: str, stage: bool = False) -> str:
-    if stage:
-        await _git(runtime, folder, "add", "-A")
-    try:
-        ended = await run_git(runtime.spawner, folder, words, timeout_s=120)
-    except OSError as error:
-        raise UsageError("Alternatives need git, which is not here.") from error
-    if ended.exit_code != 0:
-        told = " ".join(ended.stderr.decode("utf-8", "replace").split())[:300]
-        raise UsageError(f"git {words[0]} failed, so there is no copy to try in: {told}")
-    return ended.output.decode("utf-8", "replace")
+    for name in names:
+        # What is gone has no size.
+        with contextlib.suppress(OSError):
+            total += (root / name).lstat().st_size
+    return total
 
 
 async def pick(conversation: Conversation, attempt: Attempt) -> ToolResult:

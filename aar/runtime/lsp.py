@@ -63,7 +63,7 @@ def attach(runtime: Runtime, session: Session, runner: HookRunner) -> None:
 def _of_project(base: Base) -> set[str]:
     """Return the names of servers that the project's config defines."""
     return {
-        key.removeprefix("lsp.").split(".")[0].strip('"')
-        for key, origin in base.loaded.origins.items()
-        if key.startswith("lsp.") and origin.layer == "project"
+        origin.path[1]
+        for origin in base.loaded.origins.values()
+        if origin.path[:1] == ("lsp",) and origin.layer == "project"
     }

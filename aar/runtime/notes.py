@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 PROJECT_FOLDER: Final = Path(".aar/memory")
 """Where a project's notes lie."""
 KEEP, KEEP_FOR_ME, DROP = "Keep it", "Keep it for me only", "Do not keep it"
-_SHOWN_CHARS: Final = 1500
 _PROMPT_CHARS: Final = 4000
 _WINDOW_SHARE: Final = 20
 """Recalled notes take at most this part of the model's window."""
@@ -278,7 +277,7 @@ class CallNotes:
             note = replace(note, scope="user")
         note = await asyncio.to_thread(store.prepare, replace(note, source=source))
         concerns = await asyncio.to_thread(self._concerns, store, note)
-        doubtful = self.outside() or signs_of_injection(note.body)
+        doubtful = self.outside() or _speaks_up(note) or self.runtime.mode == "plan"
         if settings.write == "auto" and not doubtful:
             kept = await asyncio.to_thread(keep_note, base, store, note)
             return f"Kept as {kept.name} ({kept.scope})."
@@ -305,7 +304,7 @@ class CallNotes:
         found += [f"It {warning}." for warning in hit.warnings]
         if self.outside():
             found.append("Text from outside came in before it was proposed; read it with care.")
-        if signs_of_injection(note.body):
+        if _speaks_up(note):
             found.append("It speaks as if it could give orders to a model.")
         return found
 
@@ -314,13 +313,17 @@ class CallNotes:
         root = self.runtime.workspace
         shown = place.relative_to(root) if place.is_relative_to(root) else place
         tags = f" [{', '.join(note.tags)}]" if note.tags else ""
-        body = note.body if len(note.body) <= _SHOWN_CHARS else f"{note.body[:_SHOWN_CHARS]} …"
         parts = [
             f"Keep this note for later sessions, in {shown}?",
-            f"{note.title}{tags}\n\n{body}",
+            f"{note.title}{tags}\n\n{note.body}",  # whole: who agrees must have seen all of it
             *concerns,
         ]
         return "\n\n".join(parts)
+
+
+def _speaks_up(note: Note) -> bool:
+    """Tell whether a note speaks to a model like a prompt."""
+    return signs_of_injection("\n".join((note.title, " ".join(note.tags), note.body)))
 
 
 def _options(note: Note) -> list[str]:

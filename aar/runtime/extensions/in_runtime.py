@@ -202,7 +202,8 @@ class RuntimeExtensions:
         policy = self._runtime.policy()
         if what == "command":
             decision = policy.check_command(subject)
-            refused = decision.decision == "deny" or decision.hard_stop
+            by_rule = decision.decision == "ask" and decision.rule is not None
+            refused = decision.decision == "deny" or decision.hard_stop or by_rule
             return "; ".join(decision.reasons) or "the rules do not allow this command" if refused else None
         path = self._runtime.files().resolve(subject)
         verdict = policy.path("read" if what == "read" else "write", path)

@@ -6,6 +6,7 @@ checked as for ``web_fetch``; only the settings open a private one.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +14,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from aar.protocol.errors import ConfigurationError, ToolCategory, ToolFailure, tool_error_text
 from aar.protocol.ports import ToolContext
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
 from aar.safety.outside import framed
+from aar.safety.redact import MARK
 from aar.safety.sanitize import sanitize
 from aar.tools.builtin.web_fetch import Resolve
 
@@ -31,6 +33,11 @@ _MAX_OPERATIONS = 300
 _MAX_DEPTH = 8
 _MAX_SCHEMA_CHARS = 20_000
 _BODY = "body"
+_NOT_SENT = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect"}
+)
+"""Headers that say where a request goes or where it ends."""
+_SHORTEST_SECRET = 8
 
 
 @dataclass(frozen=True)
@@ -224,7 +231,9 @@ class _Caller:
         import httpx2
 
         given = cast("JsonDict", dict(arguments))
-        url, headers = self._address(given), {**self._values(given, "header"), **self.service.headers()}
+        own = self.service.headers()
+        url, headers = self._address(given), httpx2.Headers(self._values(given, "header"))
+        headers.update(own)  # whatever the case of their names, the service's own count
         at = httpx2.URL(url, params=self._values(given, "query"))
         dialled = at.copy_with(host=await self._checked(at))
         headers["Host"] = at.netloc.decode("ascii")
@@ -242,7 +251,7 @@ class _Caller:
                 )
                 response = await client.send(request, stream=True)
                 try:
-                    return await self._outcome(response)
+                    return await self._outcome(response, own)
                 finally:
                     await response.aclose()
         except httpx2.HTTPError as error:
@@ -257,7 +266,14 @@ class _Caller:
             if value in (".", "..", ""):
                 raise ToolFailure(ToolCategory.INVALID_ARGUMENTS, f"{key} cannot be {value!r}.")
             path = path.replace("{" + key + "}", quote(value, safe=""))
-        return self.service.base_url.rstrip("/") + "/" + path.lstrip("/")
+        address = self.service.base_url.rstrip("/") + "/" + path.lstrip("/")
+        steps = [unquote(step) for step in path.replace("\\", "/").split("/")]
+        if any(step in (".", "..") for step in steps) or not set(path).isdisjoint("?#"):
+            raise ToolFailure(
+                ToolCategory.BLOCKED,
+                f"The path {sanitize(path)[:200]} leads out of the address of the settings.",
+            )
+        return address
 
     def _values(self, given: JsonDict, place: str) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -265,7 +281,11 @@ class _Caller:
             if self.operation.places.get(key) == place and value is not None:
                 found[key] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if place == "header":
-            bad = [key for key, value in found.items() if not value.isprintable() or key.lower() == "host"]
+            bad = [
+                key
+                for key, value in found.items()
+                if not (value.isascii() and value.isprintable()) or key.lower() in _NOT_SENT
+            ]
             if bad:
                 raise ToolFailure(ToolCategory.INVALID_ARGUMENTS, f"{bad[0]} cannot be sent as a header.")
         return found
@@ -285,14 +305,16 @@ class _Caller:
             )
         return found[0]
 
-    async def _outcome(self, response: Any) -> ToolOutcome:
+    async def _outcome(self, response: Any, own: Mapping[str, str]) -> ToolOutcome:
         body, cut = bytearray(), False
         async for piece in response.aiter_bytes(65_536):
             body += piece
             if len(body) > self.service.max_bytes:
                 body, cut = body[: self.service.max_bytes], True
                 break
-        text = bytes(body).decode(response.charset_encoding or "utf-8", "replace")
+        text = bytes(body).decode(_encoding(response.charset_encoding), "replace")
+        for secret in _secrets(own):
+            text = text.replace(secret, MARK)
         head = f"HTTP {response.status_code} {response.reason_phrase}".strip()
         if location := response.headers.get("location"):
             head += f", redirects to {sanitize(location)[:500]} (not followed)"
@@ -303,6 +325,20 @@ class _Caller:
                 tool_error_text(ToolCategory.EXCEPTION, said), is_error=True, category=ToolCategory.EXCEPTION
             )
         return ToolOutcome(said, truncated=cut)
+
+
+def _secrets(headers: Mapping[str, str]) -> list[str]:
+    """Return what of a service's headers an answer may not echo; the longest first."""
+    values = {part for value in headers.values() for part in (value, value.rpartition(" ")[2])}
+    return sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+
+
+def _encoding(name: str | None) -> str:
+    """Return the encoding that a server named, if it is one."""
+    try:
+        return codecs.lookup(name or "utf-8").name
+    except LookupError:
+        return "utf-8"
 
 
 def check_service(name: str, base_url: str) -> None:
