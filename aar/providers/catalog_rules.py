@@ -54,6 +54,10 @@ _OUTPUTS: Final[Rules] = (
     (r"deepseek-reasoner", 64_000),
     (r"deepseek-chat", 8_192),
 )
+_FAMILIES: Final = (
+    "claude", "gemini", "gpt", "o1", "o3", "o4", "codex", "grok", "deepseek", "qwen", "kimi",
+)  # fmt: skip
+"""One of these stands in each name that a rule above fits."""
 
 _NO_TOOLS = late_pattern(
     r"gemma-?[123](?!\d)|codegemma|phi-?[23](?!\d)|codellama|code-llama|starcoder|llama-?2(?!\d)"
@@ -131,4 +135,7 @@ def is_small(model: str) -> bool:
 
 
 def _first(rules: Rules, name: str) -> int | None:
+    # The name of an unknown model would have all of them compiled, for nothing.
+    if not any(family in name for family in _FAMILIES):
+        return None
     return next((value for pattern, value in rules if re.search(pattern, name)), None)

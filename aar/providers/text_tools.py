@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from aar.providers.base import Dialect
 from aar.providers.dialects.base import ParsedText, Parser, PlainParser, Resolver, make_resolver
-from aar.providers.dialects.files_answer import FilesAnswerParser
 from aar.providers.dialects.files_text import FILES_RULES, render_call, render_result
 from aar.providers.dialects.paths import FilesContext, NoFiles
 from aar.providers.dialects.render import MessageRenderer, render_messages, render_tools_prompt
@@ -30,6 +29,8 @@ def make_parser(
         led: For a small model that is led step by step: what looks like a call is one, whatever follows.
     """
     if dialect == "files":
+        from aar.providers.dialects.files_answer import FilesAnswerParser
+
         return FilesAnswerParser(files if files is not None else NoFiles())
     return TextCallParser(resolve, strict=dialect == "native", eager=led)
 
@@ -37,7 +38,6 @@ def make_parser(
 __all__ = [
     "FILES_RULES",
     "STOP_SEQUENCES",
-    "FilesAnswerParser",
     "FilesContext",
     "MessageRenderer",
     "NoFiles",

@@ -9,9 +9,9 @@ import pytest
 
 from aar.protocol.messages import ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from aar.protocol.tool import ToolSpec
+from aar.providers.dialects.files_answer import FilesAnswerParser
 from aar.providers.text_tools import (
     FILES_RULES,
-    FilesAnswerParser,
     MessageRenderer,
     NoFiles,
     TextCallParser,

@@ -62,11 +62,14 @@ class Keeper:
     def __init__(self) -> None:
         self._known: dict[Path, Leaf] = {}
         self._ways: dict[Path, tuple[Path, ...]] = {}
+        self._folders: dict[Path, Path] = {}
 
     def way(self, path: Path) -> tuple[Path, ...]:
         """Return the folders above ``path``, from the top, without the root."""
         if path not in self._ways:
-            self._ways[path] = tuple(reversed(path.parents))[1:]
+            # One object for each folder: a dictionary finds the same object without comparing paths.
+            above = tuple(reversed(path.parents))[1:]
+            self._ways[path] = tuple(self._folders.setdefault(folder, folder) for folder in above)
         return self._ways[path]
 
     def take(self, paths: Iterable[Path]) -> Snapshot:
