@@ -1,4 +1,4 @@
-"""Places where the tasks of a batch work: work trees of git at one state of the project, or whole copies."""
+"""Places where tasks and attempts work: work trees of git at one state of the project, or whole copies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from aar.protocol.errors import StorageError, UsageError
-from aar.protocol.ports import Spawner, SpawnRequest
-from aar.safety.git_calls import filter_names, git_argv, run_git
+from aar.protocol.ports import Spawner
+from aar.safety.git_calls import run_git
 
 Kind = Literal["worktree", "copy"]
 _TIMEOUT_S: Final = 600.0
@@ -31,7 +31,6 @@ class Git:
 
     def __init__(self, spawner: Spawner, root: Path) -> None:
         self._spawner, self.root = spawner, root
-        self._filters: tuple[str, ...] | None = None
 
     async def run(
         self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, failing: bool = True
@@ -43,23 +42,16 @@ class Git:
             UsageError: There is no git.
         """
         try:
-            if self._filters is None:
-                listed = ("config", "--name-only", "-z", "--get-regexp", r"^filter\.")
-                found = await run_git(self._spawner, self.root, listed)
-                self._filters = filter_names(found.output.decode("utf-8", "replace"))
-            ended = await self._spawner.run(
-                SpawnRequest(
-                    git_argv(words, self._filters),
-                    cwd or self.root,
-                    env={"GIT_TERMINAL_PROMPT": "0", "GIT_EXTERNAL_DIFF": "", **_AUTHOR, **(env or {})},
-                    kind="helper",
-                    timeout_s=_TIMEOUT_S,
-                    max_output=_MAX_PATCH,
-                    merge_stderr=False,
-                )
+            ended = await run_git(
+                self._spawner,
+                cwd or self.root,
+                words,
+                timeout_s=_TIMEOUT_S,
+                env={**_AUTHOR, **(env or {})},
+                max_output=_MAX_PATCH,
             )
         except FileNotFoundError as error:
-            raise UsageError("aar batch needs git, which is not here.") from error
+            raise UsageError("Work trees need git, which is not here.") from error
         if ended.exit_code != 0:
             if not failing:
                 return None
@@ -159,7 +151,7 @@ async def snapshot(git: Git, work: Path, ref: str) -> str:
         index.unlink(missing_ok=True)
     head = await git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", failing=False)
     parents = ("-p", head.decode().strip()) if head else ()
-    commit = await git.text("commit-tree", tree, *parents, "-m", "State of the project for aar batch")
+    commit = await git.text("commit-tree", tree, *parents, "-m", "State of the project for agents")
     await git.run("update-ref", ref, commit)
     return commit
 
