@@ -42,7 +42,7 @@ def _names(context: Context, text: str) -> Sequence[str]:
 
 
 async def _agents(context: Context, argument: str) -> Result:
-    """Show who works for the agent, stop one, or say something to one."""
+    """Show who works or waits for the agent, stop one, or say something to one."""
     team = context.runtime.extras.team(context.session)
     verb, _, rest = argument.partition(" ")
     if verb == "stop" and rest:
@@ -56,16 +56,8 @@ async def _agents(context: Context, argument: str) -> Result:
         return Failure("Write /agents tell ID WORDS, with the id of an agent that works.")
     if argument:
         return Failure("Write /agents, /agents stop ID or /agents tell ID WORDS.")
-    working = {child.agent_id for child in team.working}
     rows = tuple(
-        (
-            child.agent_id,
-            "works"
-            if child.agent_id in working
-            else str(child.result.stop_reason if child.result else "ended"),
-            one_line(child.title, 60),
-        )
-        for child in team.children.values()
+        (child.agent_id, team.state(child), one_line(child.title, 60)) for child in team.children.values()
     )
     if not rows:
         return Text("No agent has worked for this one yet.")

@@ -60,7 +60,7 @@ async def consult(
         schema: What the answer must be; ``None``: words.
 
     Raises:
-        AarError: The agent's model cannot be used.
+        AarError: The agent's model cannot be used, or it was stopped before its turn came.
         asyncio.CancelledError: It was called off; the end of the agent is recorded.
     """
     parent = place.parent()
@@ -79,7 +79,7 @@ async def consult(
     emit.append(_event(child, "start"))
     reason, report = StopReason.CANCELLED, None
     try:
-        async with place.team.slot(child.depth):
+        async with place.team.turns(child.depth).turn(agent_id):
             result, problems = await _run(child, place, content, schema)
         child.result, reason, report = result, result.stop_reason, result.text
         if parent.running:

@@ -16,6 +16,8 @@ from typing import Protocol
 from aar.core.agent import Agent, RunResult
 from aar.core.session import Session
 from aar.orchestration.profiles import Profile
+from aar.orchestration.reports import outcome
+from aar.orchestration.turns import NotBegunError, Turns
 from aar.protocol.errors import AarError, StorageError, ToolCategory, ToolFailure
 from aar.protocol.events import ContextEvent, Subagent, ToolCall
 from aar.protocol.ids import new_id
@@ -23,7 +25,6 @@ from aar.protocol.messages import TextBlock
 from aar.protocol.ports import Emit
 from aar.protocol.state import StopReason
 from aar.protocol.tool import ToolOutcome, ToolSpec
-from aar.safety.outside import framed
 
 MAX_PARALLEL = 32
 MAX_DEPTH = 4
@@ -32,18 +33,6 @@ MAX_CHILDREN = 200
 _TASK_CHARS = 200
 _NOT_BELOW = frozenset({"todo", "plan"})
 """Tools that stand for the user's view of the work; only the main agent has them."""
-_ENDINGS = {
-    StopReason.MAX_STEPS: "It used all its steps, so the work may be unfinished.",
-    StopReason.TIMEOUT: "Its time ran out, so the work may be unfinished.",
-    StopReason.BUDGET: "The budget ran out, so the work may be unfinished.",
-    StopReason.DENIED: "A call that it needed was not allowed, so it stopped.",
-    StopReason.REPETITION: "It repeated itself without progress and was stopped.",
-    StopReason.CANCELLED: "It was stopped before it was done.",
-    StopReason.REFUSAL: "Its model declined.",
-    StopReason.MAX_TOKENS: "Its answer was cut at the output limit.",
-    StopReason.EMPTY: "It gave no answer.",
-    StopReason.STOPPED: "It was asked to stop.",
-}
 
 
 class MakeAgent(Protocol):
@@ -102,16 +91,34 @@ class Team:
     parallel: int = 10
     depth: int = 2
     children: dict[str, Child] = field(default_factory=dict[str, Child])
-    _slots: dict[int, asyncio.Semaphore] = field(default_factory=dict[int, asyncio.Semaphore])
+    _turns: dict[int, Turns] = field(default_factory=dict[int, Turns])
 
-    def slot(self, depth: int) -> asyncio.Semaphore:
-        """Return the places for agents of ``depth``: one each, so that parents block no children."""
-        return self._slots.setdefault(depth, asyncio.Semaphore(self.parallel))
+    def turns(self, depth: int) -> Turns:
+        """Return the places for agents of ``depth``, for each depth its own: parents block no children."""
+        found = self._turns.get(depth)
+        if found is None:
+            found = self._turns[depth] = Turns(self.parallel)
+        return found
+
+    def state(self, child: Child) -> str:
+        """Return in a word or two whether an agent works, waits for its turn, or how it ended."""
+        ahead = self.turns(child.depth).ahead_of(child.agent_id)
+        if ahead is not None:
+            return f"waits, {ahead} before it" if ahead else "waits, the next"
+        if child.agent.running or _waits(child):
+            return "works"
+        return str(child.result.stop_reason) if child.result is not None else "ended"
 
     @property
     def working(self) -> list[Child]:
-        """Those that work now."""
-        return [child for child in self.children.values() if child.agent.running or _waits(child)]
+        """Those that work now or wait for their turn."""
+        return [
+            child
+            for child in self.children.values()
+            if child.agent.running
+            or _waits(child)
+            or self.turns(child.depth).ahead_of(child.agent_id) is not None
+        ]
 
     def cancel(self, agent_id: str) -> bool:
         """Stop one agent at once; tell whether it worked."""
@@ -121,6 +128,8 @@ class Team:
         child.agent.cancel()
         if child.task is not None and not child.agent.running:
             child.task.cancel()
+        else:
+            self.turns(child.depth).send_away(agent_id)
         return True
 
     def steer(self, agent_id: str, text: str) -> bool:
@@ -304,19 +313,20 @@ class Delegation:
         reason, report = StopReason.CANCELLED, None
         parent = self.member.parent()
         try:
-            async with self.member.team.slot(child.depth):
-                child.collected = False
+            async with self.member.team.turns(child.depth).turn(child.agent_id):
                 result = await child.agent.run(prompt, self.member.team.session)
             reason, report = result.stop_reason, result.text
             child.result = result
             parent.include(result)
+        except NotBegunError as error:
+            raise ToolFailure(ToolCategory.CANCELLED, str(error)) from error
         finally:
             # The session may be closed, when aar ends in the middle of the work.
             with suppress(StorageError):
                 self.emit.append(self._event(child, "end", result=report, stop_reason=reason))
         if child.agent.executor.outside.came:
             parent.executor.outside.mark()
-        return _outcome(child, result)
+        return outcome(child.agent_id, result)
 
     async def _in_background(self, child: Child, prompt: str) -> ToolOutcome:
         outcome = await self._work(child, prompt)
@@ -353,30 +363,3 @@ class Delegation:
         if child.task.cancelled():
             return ToolOutcome(f"The agent {agent_id} was stopped before it had a report.")
         return child.task.result()
-
-
-def _outcome(child: Child, result: RunResult) -> ToolOutcome:
-    """Return what the parent hears: the report as data, and how the work ended."""
-    ending = _ENDINGS.get(result.stop_reason)
-    if result.stop_reason is StopReason.ERROR:
-        ending = f"It failed: {(result.error or {}).get('message', 'no reason is known')}"
-    lines = [f"[agent {child.agent_id}: {result.steps} steps{_changed(result)}]"]
-    if ending:
-        lines.append(ending)
-    if result.text.strip():
-        lines.append(framed(result.text.strip(), f"report of {child.agent_id}"))
-    failed = result.exit_code != 0 and not result.text.strip()
-    text = "\n".join(lines)
-    if failed:
-        return ToolOutcome(
-            f"Error [{ToolCategory.EXCEPTION}]: {text}", is_error=True, category=ToolCategory.EXCEPTION
-        )
-    return ToolOutcome(text)
-
-
-def _changed(result: RunResult) -> str:
-    if not result.file_changes:
-        return ""
-    names = [change.path for change in result.file_changes]
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return f"; changed {', '.join(names[:10])}{more}"
