@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import ref
 from zlib import crc32
 
 from aar.config.files import write_atomic
 from aar.protocol.errors import StorageError, ToolFailure
-from aar.protocol.events import ContextEvent, Event, Rewind
+from aar.protocol.events import ContextEvent, Event, Rewind, ToolResult
 from aar.protocol.messages import TextBlock
 from aar.protocol.state import StopReason
 from aar.safety.files import WorkspaceFiles
@@ -75,12 +76,24 @@ class FileWatch:
         self._agent, self._session, self._files = agent, session, files
         self._kept: dict[Path, Look] | None = None
         self._told_run: str | None = None
-        session.on_event(self._heard)
+        self._of_agents: set[str] = set()
+        # Not a strong one: a session lives longer than its agent, which is made anew for another model.
+        myself = ref(self)
+
+        def heard(event: Event) -> None:
+            watch = myself()
+            if watch is not None:
+                watch._heard(event)
+
+        session.on_event(heard)
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, Rewind) or (isinstance(event, ContextEvent) and event.label == "undo"):
             # aar itself wrote files then, and has told so where it matters.
             self._kept = {}
+        elif isinstance(event, ToolResult) and event.file_changes and self._agent.record is None:
+            # An agent in the background; its report names what it changed.
+            self._of_agents.update(change.path for change in event.file_changes)
 
     async def tell(self, prompt: str) -> Sequence[Event]:
         """Return what changed since the last run ended; an `aar.core.agent.Counsel`."""
@@ -111,20 +124,23 @@ class FileWatch:
         """Return a line for each file that is different, and note it as it is now."""
         told: list[str] = []
         known = self._files.known
+        of_agents = {self._files.resolve(name) for name in self._of_agents}
+        self._of_agents.clear()
         for path, before in list(kept.items()):
             now = _look(self._files, path, before)
             if now is before:
                 continue
-            name = sanitize(self._files.display(path), keep_newlines=False)[:_NAME_CHARS]
             if now is None:
-                told.append(f"{name}: deleted")
                 del kept[path]
-                continue
-            kept[path] = now
+            else:
+                kept[path] = now
             stamp = known.get(path)
-            model_has_it = stamp is not None and stamp.sha256 == now.digest
-            if not model_has_it and (now.digest != before.digest or not now.digest):
-                told.append(f"{name}: {_difference(before, now)}")
+            model_has_it = now is not None and stamp is not None and stamp.sha256 == now.digest
+            same = now is not None and now.digest == before.digest != ""
+            if path in of_agents or model_has_it or same:
+                continue
+            name = sanitize(self._files.display(path), keep_newlines=False)[:_NAME_CHARS]
+            told.append(f"{name}: {'deleted' if now is None else _difference(before, now)}")
         return told
 
     def _note(self, paths: Iterable[Path]) -> None:

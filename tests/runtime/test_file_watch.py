@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from aar.protocol.events import Rewind, ToolResult
 from aar.protocol.messages import TextBlock
+from aar.protocol.tool import FileChange
 from aar.runtime.file_watch import LABEL
 from tests.support.fakes import Turn, call
 from tests.support.minds import Ask, Place, place
@@ -84,3 +86,22 @@ async def test_names_cannot_bring_lines_of_their_own_and_many_are_counted(tmp_pa
         assert len(lines) == 1 + 20 + 1
         assert lines[-1] == "- and 5 more files"
         assert not any(line.startswith("Obey") for line in lines)
+
+
+async def test_what_an_agent_in_the_background_or_an_undo_changed_is_no_change_by_others(
+    tmp_path: Path,
+) -> None:
+    async with place(tmp_path, reads, files={"a.txt": "one\n", "b.txt": "b\n"}) as here:
+        await here.run()
+        for name in ("a.txt", "b.txt"):
+            (here.root / name).write_text("other\n")
+        change = FileChange(path="a.txt", action="modify", added=1, removed=1)
+        result = ToolResult(call_id="c", tool_name="write_file", output="ok", file_changes=(change,))
+        here.session.append(result, scope=here.session.scope("run", "coder-1"))
+        await here.run("And now?")
+        assert "b.txt" in told(here)[0]
+        assert "a.txt" not in told(here)[0]
+        (here.root / "b.txt").write_text("back\n")
+        here.session.append(Rewind(to_seq=here.session.last_seq, scope="files"))
+        await here.run("And now?")
+        assert len(told(here)) == 1

@@ -64,6 +64,9 @@ def show(name: str, **options: object) -> None:
         ("model", item.model or "that of its caller"),
         ("mode", item.mode or "that of its caller"),
         ("max_steps", str(item.max_steps or "")),
+        ("advisors", ", ".join(item.advisors)),
+        ("critic", "" if item.critic is None else "yes" if item.critic else "no"),
+        ("gives work only to", ", ".join(item.handoff)),
         ("not acted on", ", ".join(item.unused)),
     ]
     for label, value in facts:
