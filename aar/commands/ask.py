@@ -6,7 +6,6 @@ from aar.commands.base import Command, Context, Result, Text, money, one_line
 from aar.protocol.errors import UsageError
 from aar.protocol.events import ProviderMeta
 from aar.protocol.ids import new_id
-from aar.protocol.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
 
 _SYSTEM = """\
 You answer one short question beside a conversation between a developer and a coding assistant. You have no
@@ -21,12 +20,13 @@ async def _btw(context: Context, argument: str) -> Result:
     """Ask the model on the side: no tools, and no part of the conversation."""
     if not argument:
         raise UsageError("Say the question: /btw QUESTION.")
+    from aar.orchestration.handoff import quoted
     from aar.runtime.small import SmallJobs
 
     active = context.runtime.active
     jobs = SmallJobs(active, context.runtime.base)
-    quoted = _quoted(context.session.messages())
-    prompt = f"<conversation>\n{quoted}\n</conversation>\n\nQuestion: {argument}" if quoted else argument
+    said = quoted(context.session.messages(), _MAX_CHARS)
+    prompt = f"<conversation>\n{said}\n</conversation>\n\nQuestion: {argument}" if said else argument
     answer = await jobs.ask_once(prompt, _SYSTEM, _MAX_TOKENS)
     # Under an agent id of its own it counts in the session's cost, and the model's view does not see it.
     context.session.append(
@@ -40,37 +40,6 @@ async def _btw(context: Context, argument: str) -> Result:
     )
     told = f"{jobs.usage.total:,} tokens, {money(jobs.cost_usd)}; not part of the conversation"
     return Text(f"**{one_line(argument, 200)}**\n\n{answer.strip() or '(no answer)'}\n\n*{told}*")
-
-
-def _quoted(messages: list[Message]) -> str:
-    """Return the end of the conversation as text, at most `_MAX_CHARS` characters of it."""
-    parts: list[str] = []
-    room = _MAX_CHARS
-    for message in reversed(messages):
-        text = _words(message)
-        if not text:
-            continue
-        parts.append(text[-room:])
-        room -= len(text)
-        if room <= 0:
-            break
-    return "\n\n".join(reversed(parts))
-
-
-def _words(message: Message) -> str:
-    found: list[str] = []
-    for block in message.content:
-        match block:
-            case TextBlock():
-                found.append(block.text)
-            case ToolUseBlock():
-                found.append(f"[called {block.name} {one_line(str(block.arguments), 300)}]")
-            case ToolResultBlock():
-                found.append(f"[result: {one_line(block.output, 600)}]")
-            case _:
-                pass
-    text = "\n".join(part for part in found if part.strip())
-    return f"{message.role}: {text}" if text else ""
 
 
 def commands() -> list[Command]:

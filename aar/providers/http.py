@@ -302,5 +302,5 @@ def _causes(error: BaseException) -> list[BaseException]:
         found.append(current)
         todo.extend(cause for cause in (current.__cause__, current.__context__) if cause is not None)
         if isinstance(current, BaseExceptionGroup):
-            todo.extend(current.exceptions)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            todo.extend(cast("BaseExceptionGroup[BaseException]", current).exceptions)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from aar.protocol.errors import AarError
 from aar.protocol.events import Approval, ApprovalRequest
@@ -167,14 +167,14 @@ class Questions:
         if "toolCallId" in call:
             params["toolCallId"] = call["toolCallId"]
         told = await self._ask("elicitation/create", params)
-        action = told.get("action") if isinstance(told, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        answered = _fields(told)
+        action = answered.get("action")
         if action == "cancel":
             return Answer("cancelled")
-        content: Any = told.get("content") if action == "accept" else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        if not isinstance(content, dict):
+        if action != "accept" or not isinstance(answered.get("content"), dict):
             return Answer("reject")
-        said = content.get("answer") or content.get("choice") or ""  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        return Answer("allow", feedback=str(said))  # pyright: ignore[reportUnknownArgumentType]
+        content = _fields(answered["content"])
+        return Answer("allow", feedback=str(content.get("answer") or content.get("choice") or ""))
 
     async def _choice(self, request: ApprovalRequest, question: str, choices: list[str]) -> Answer:
         """Ask by the dialog for permissions, which every client has."""
@@ -223,11 +223,15 @@ def _chosen(result: Any) -> str | None:
     Raises:
         RpcError: The answer is none.
     """
-    outcome = result.get("outcome") if isinstance(result, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if isinstance(outcome, dict):
-        if outcome.get("outcome") == "cancelled":  # pyright: ignore[reportUnknownMemberType]
-            return None
-        chosen = outcome.get("optionId")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        if outcome.get("outcome") == "selected" and isinstance(chosen, str):  # pyright: ignore[reportUnknownMemberType]
-            return chosen
+    outcome = _fields(_fields(result).get("outcome"))
+    if outcome.get("outcome") == "cancelled":
+        return None
+    chosen = outcome.get("optionId")
+    if outcome.get("outcome") == "selected" and isinstance(chosen, str):
+        return chosen
     raise RpcError(0, "its answer named no option")
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Return a JSON object of a client; empty where it sent something else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
