@@ -28,7 +28,7 @@ async function call(method, path, body) {
 }
 
 function problem(text) {
-  byId("problem").textContent = text;
+  byId("problem").textContent = visible(text);
   byId("problem").hidden = !text;
 }
 
@@ -82,10 +82,14 @@ async function* frames(body) {
 
 // --- what is shown ----------------------------------------------------------------------------------------
 
+// Characters that nobody sees, or that put others in another order, are shown as what they are.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/gu;
+const visible = (text) => String(text).replaceAll("\r\n", "\n").replace(UNSEEN, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
+
 function element(kind, name, text) {
   const made = document.createElement(kind);
   if (name) made.className = name;
-  if (text !== undefined) made.textContent = text;
+  if (text !== undefined) made.textContent = visible(text);
   return made;
 }
 
@@ -101,7 +105,7 @@ const wordsOf = (content) => content.map((block) =>
   block.type === "text" ? block.text : block.type === "resource" ? `[${block.uri}]` : "[image]").join("\n");
 
 const SHOWN = {
-  session: (event) => { if (event.title) byId("title").textContent = event.title; },
+  session: (event) => { if (event.title) byId("title").textContent = visible(event.title); },
   user_message: (event) => { endPieces(); add(element("div", "user", wordsOf(event.content))); },
   stream_chunk: (event) => {
     if (event.agent_id !== "main") return;
@@ -122,14 +126,14 @@ const SHOWN = {
     const box = view.tools.get(event.call_id);
     if (!box) return;
     if (!box.output) { box.output = element("pre", "", ""); box.append(box.output); }
-    box.output.textContent = (box.output.textContent + event.text).slice(-20000);
+    box.output.textContent = (box.output.textContent + visible(event.text)).slice(-20000);
   },
   tool_result: (event) => {
     const box = view.tools.get(event.call_id);
     if (!box) return;
     if (event.is_error || event.exit_code) box.classList.add("failed");
     if (!box.output) { box.output = element("pre", "", ""); box.append(box.output); }
-    box.output.textContent = event.diff || event.output;
+    box.output.textContent = visible(event.diff || event.output);
   },
   approval_request: (event) => view.asked.set(event.request_id, event),
   approval: (event) => view.asked.delete(event.request_id),
@@ -157,14 +161,14 @@ function show(event) {
 
 function piece(kind, text) {
   if (!view.pieces[kind]) view.pieces[kind] = add(element("div", kind, ""));
-  view.pieces[kind].append(document.createTextNode(text));
+  view.pieces[kind].append(document.createTextNode(visible(text)));
   const box = byId("transcript");
   if (box.scrollHeight - box.scrollTop - box.clientHeight < 200) box.scrollTop = box.scrollHeight;
 }
 
 function settle(kind, text) {
   const node = view.pieces[kind] || (text ? add(element("div", kind, "")) : null);
-  if (node) node.textContent = text;
+  if (node) node.textContent = visible(text);
   delete view.pieces[kind];
 }
 
@@ -234,7 +238,7 @@ async function enter(id) {
   view = { pieces: {}, tools: new Map(), asked: new Map(), drawn: "", state: "" };
   byId("transcript").replaceChildren();
   byId("approvals").replaceChildren();
-  byId("title").textContent = state.title || "untitled";
+  byId("title").textContent = visible(state.title || "untitled");
   byId("facts").textContent = state.state ? state.state.replaceAll("_", " ") : "";
   byId("mode").replaceChildren(...MODES.filter((mode) => mode !== "unsafe").map((mode) => new Option(mode, mode)));
   setMode(state.mode || "ask");
