@@ -58,6 +58,7 @@ ENVIRONMENT = {
     "OTEL_EXPORTER_OTLP_ENDPOINT": "Where `aar trace --otel` sends spans; other `OTEL_` variables count too.",
     "PATH": "Where programs are found (git, rg, bwrap, servers, commands).",
     "TMPDIR": "Folder for temporary files.",
+    "TZ": "This machine's time zone, for `aar schedule add` without `--zone`.",
     "NO_COLOR": "No colours, when it is not empty.",
     "CI": "No colours, no spinner, no bars, when it is not empty.",
     "TERM": "`dumb`: plain lines, no spinner.",

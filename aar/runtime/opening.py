@@ -65,6 +65,7 @@ def open_runtime(
         notices = list(base.notices)
         if why is not None:
             notices.append(f"Using {active.name}: {why}.")
+        notices += _unseen_reports(base) if interactive else ()
         registry = ToolRegistry(builtin_tools())
         custom_prompt = _custom_prompt(system_prompt)
         store = _store(base)
@@ -123,6 +124,15 @@ class _Walled:
         if self.trial is not None:
             wait([self.trial])
         return self.spawner
+
+
+def _unseen_reports(base: Base) -> list[str]:
+    """Return what schedules came to since somebody last looked."""
+    if not (base.paths.data / "reports").is_dir():
+        return []
+    from aar.orchestration.schedule import Schedules
+
+    return Schedules(base.paths.data).unseen()
 
 
 def _store(base: Base) -> SessionStore | MemoryStore:

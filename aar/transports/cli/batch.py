@@ -109,7 +109,9 @@ async def _work(file: Path, options: dict[str, Any], values: dict[str, Any]) -> 
             jobs,
         ):
             try:
-                return await _run(file, tasks, journal, doer, jobs, values)
+                code, sentence = await _run(file, tasks, journal, doer, jobs, values)
+                await _tell(base, spawner, f"Batch {file.name}: {sentence}")
+                return code
             finally:
                 if not journal.open_tasks(tasks, again=True):
                     with contextlib.suppress(OSError):
@@ -182,7 +184,8 @@ async def _run(
     doer: Doer,
     jobs: int,
     values: dict[str, Any],
-) -> int:
+) -> tuple[int, str]:
+    """Do the tasks; return the exit code, and how it went in a sentence."""
     from aar.orchestration.batch import Batch
     from aar.orchestration.batch_results import summary
 
@@ -208,7 +211,20 @@ async def _run(
     if batch.out_of_money:
         sentence += " The budget is used up; give a larger --budget to go on."
     show.note(f"{sentence} {journal.folder / 'results.md'}")
-    return _code(batch, results, len(tasks))
+    return _code(batch, results, len(tasks)), sentence
+
+
+async def _tell(base: Base, spawner: Spawner, message: str) -> None:
+    """Tell the notification hooks; that one of them fails does not make the batch a failure."""
+    from aar.protocol.errors import AarError
+    from aar.runtime.notify import notify
+
+    try:
+        problems = await notify(base, spawner, message)
+    except AarError as error:
+        problems = [str(error)]
+    for problem in problems:
+        click.echo(sanitize(problem), err=True)
 
 
 def _code(batch: Batch, results: list[TaskResult], total: int) -> int:

@@ -26,6 +26,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve:serve", "Serve sessions, a web page and model APIs over HTTP."),
     "sessions": ("sessions:sessions", "List, find, show, copy, export, replay and delete sessions."),
     "batch": ("batch:batch", "Do many tasks, each in a work tree of its own."),
+    "schedule": ("schedule:schedule", "Run tasks at certain times."),
     "plan": ("plan:plan", "List, show, edit, export and run plans."),
     "undo": ("undo:undo", "Take back what the last steps did."),
     "redo": ("undo:redo", "Take the last undo back."),
