@@ -11,11 +11,12 @@ from typing import Any, cast
 from aar.config.toml_lines import KeyPath, split_key
 from aar.config.validate import Layer, annotation_at, is_section, lookup, store
 from aar.protocol.errors import ConfigurationError, UsageError
+from aar.protocol.late import late_pattern
 from aar.protocol.text import clean_text
 
 _PREFIX = "AAR_"
-_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}|\$\{")
-_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_REFERENCE = late_pattern(r"\$\$\{|\$\{([^}]*)\}|\$\{")
+_NAME = late_pattern(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:

@@ -7,18 +7,18 @@ where a file has more than plain lines.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from aar.config.files import UnusableFileError, read_regular
+from aar.protocol.late import late_pattern
 from aar.protocol.text import clean_text
 
 MAX_BYTES = 256 * 1024
 """Bytes of one file that are read."""
-_LINE = re.compile(r"(?P<key>[A-Za-z_][\w.-]*):(?:\s+(?P<value>.*?))?\s*$")
-_PLAIN = re.compile(r"[^\s\[\]{}&*!|>'\"%@`#,-][^#]*")
+_LINE = late_pattern(r"(?P<key>[A-Za-z_][\w.-]*):(?:\s+(?P<value>.*?))?\s*$")
+_PLAIN = late_pattern(r"[^\s\[\]{}&*!|>'\"%@`#,-][^#]*")
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None, "~": None}
 
 

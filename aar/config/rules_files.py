@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aar.config.files import UnusableFileError, read_regular
+from aar.protocol.late import late_pattern
 from aar.protocol.text import clean_text
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -87,7 +88,7 @@ def _read(path: Path, inside: Path | None) -> RuleFile | None:
     return RuleFile(path, text, truncated)
 
 
-_IMPORT = re.compile(r"(?<![\w`@/.])@(?P<path>(?:\./|\.\./|~/|/)?[\w./-]*\w\.(?:md|mdc|txt))\b")
+_IMPORT = late_pattern(r"(?<![\w`@/.])@(?P<path>(?:\./|\.\./|~/|/)?[\w./-]*\w\.(?:md|mdc|txt))\b")
 _MAX_IMPORTS = 5
 """How deep imported files import others."""
 

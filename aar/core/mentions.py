@@ -9,10 +9,11 @@ from itertools import islice
 from pathlib import Path
 
 from aar.protocol.errors import ToolFailure
+from aar.protocol.late import late_pattern
 from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
 from aar.protocol.ports import FileAccess
 
-_MENTION = re.compile(r"(?<![\w@/.])@(?P<path>[^\s@,;:!?'\"()<>]+)(?::(?P<first>\d+)-(?P<last>\d+))?")
+_MENTION = late_pattern(r"(?<![\w@/.])@(?P<path>[^\s@,;:!?'\"()<>]+)(?::(?P<first>\d+)-(?P<last>\d+))?")
 _MAX_CHARS = 200_000
 _MAX_NAMES = 500
 """Names of a folder that are attached."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from aar.protocol.errors import UsageError
+from aar.protocol.late import late_pattern
 from aar.protocol.messages import ContentBlock, TextBlock
 from aar.protocol.state import ExitCode, StopReason
 from aar.providers.base import ProviderCapabilities
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from aar.core.session import Session
     from aar.core.view import SessionView
 
-_FENCE = re.compile(r"\A\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
+_FENCE = late_pattern(r"\A\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _MOST_PROBLEMS = 8
 _DONE = (StopReason.END_TURN, StopReason.VERIFIED)
 RunPrompt = Callable[[Sequence[ContentBlock]], Awaitable["RunResult"]]

@@ -7,10 +7,10 @@ is thought too short costs a failed call.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 
 from aar.core.image_tokens import image_tokens
+from aar.protocol.late import late_pattern
 from aar.protocol.messages import (
     ImageBlock,
     Message,
@@ -23,13 +23,13 @@ from aar.protocol.messages import (
 from aar.protocol.tool import ToolSpec
 
 # Pieces of about the length of a token: parts of words, of numbers, of signs, and white space.
-_PIECE = re.compile(
+_PIECE = late_pattern(
     r" ?[A-Z]?[a-z]{1,6}| ?[A-Z]{1,3}| ?\d{1,2}| ?[^\sA-Za-z\d\x80-\U0010ffff]{1,2}|[ \t]{1,16}"
     r"|[\r\n]+\s{0,16}"
 )
 _TOKENS_PER_PIECE = 1.05
 # Base64 and the like: next to no token is longer than two of its characters.
-_DENSE = re.compile(r"[A-Za-z0-9+/_-]{48,}")
+_DENSE = late_pattern(r"[A-Za-z0-9+/_-]{48,}")
 _MORE_PER_DENSE_CHAR = 0.2
 # By the first byte in UTF-8: Latin with marks; Greek, Cyrillic; Hebrew, Arabic; most of Asia; emoji.
 _TOKENS_PER_CHARACTER = (

@@ -8,16 +8,17 @@ user's folder ``<config>/extensions``, the project's ``.aar/extensions`` after t
 from __future__ import annotations
 
 import os
-import re
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from aar.protocol.late import late_pattern
+
 Tier = Literal["built-in", "package", "user", "project"]
 GROUP = "aar.extensions"
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_NAME = late_pattern(r"[a-z][a-z0-9_-]{0,63}")
 _MAX_BYTES = 1_000_000
 
 

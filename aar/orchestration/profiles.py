@@ -6,7 +6,6 @@ fields and tools that Claude Code's agent files use are understood.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -15,9 +14,10 @@ from typing import Any, cast
 from aar.config.front_matter import Document, words
 from aar.config.schema import PermissionMode
 from aar.config.tighten import MODES
+from aar.protocol.late import late_pattern
 from aar.tools.registry import ToolRegistry
 
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+NAME = late_pattern(r"[a-z0-9][a-z0-9_-]{0,63}")
 _READ = ("read_file", "list_directory", "find_files", "grep", "bash", "read_output", "skill")
 _FOREIGN_MODES: dict[str, PermissionMode] = {"acceptEdits": "edit", "plan": "plan", "default": "ask"}
 _WORKERS_MODEL = frozenset({"inherit", "sonnet", "opus", "haiku", "default"})

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from aar.config.schema import Config, ModelSettings
 from aar.protocol.errors import ConfigurationError
+from aar.protocol.late import late_pattern
 from aar.protocol.usage import Price
 from aar.providers import catalog_rules as rules
 from aar.providers.base import Dialect, ProviderCapabilities
@@ -214,7 +215,7 @@ class ClaudeTraits:
     samples: bool = True
 
 
-_CLAUDE = re.compile(r"claude-(?:([a-z]+)-)?(\d)(?:[-.](\d{1,2}))?(?!\d)")
+_CLAUDE = late_pattern(r"claude-(?:([a-z]+)-)?(\d)(?:[-.](\d{1,2}))?(?!\d)")
 _OLD_CLAUDES: tuple[tuple[tuple[int, int], Literal["none", "budget"], int], ...] = (
     ((3, 7), "budget", 64_000),
     ((3, 5), "none", 8_192),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from pydantic import SecretStr
 from aar.config.paths import paths
 from aar.config.schema import Config, ProviderConfig
 from aar.protocol.errors import ConfigurationError
+from aar.protocol.late import late_pattern
 from aar.providers.http import host_of, is_loopback
 from aar.providers.key_store import KeyStore
 from aar.providers.presets import ALIASES, PRESETS, Preset
@@ -20,7 +20,7 @@ KeyCommand = Callable[[str], str]
 """Runs ``api_key_command`` and returns what it printed. Given by the caller, as processes start elsewhere."""
 
 
-_SECRET_HEADER = re.compile(r"(?i)auth|key|token|secret|cookie|password|credential|signature")
+_SECRET_HEADER = late_pattern(r"(?i)auth|key|token|secret|cookie|password|credential|signature")
 _NO_SETTINGS = ProviderConfig.model_construct()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from pydantic import SecretStr
 
 from aar.protocol.errors import ProviderError
+from aar.protocol.late import late_pattern
 from aar.providers.base import Delta, ProviderCapabilities, ProviderRequest
 from aar.providers.http import STALL_S, HttpClient, server_of
 from aar.providers.http_errors import parse_body, server_error
@@ -51,14 +52,14 @@ OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "
 """Fields that some servers call otherwise."""
 _SHAPES: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (
-        re.compile(
+        late_pattern(
             r"reasoning_content\W.{0,60}(?:missing|must be passed)|missing.{0,10}reasoning_content", re.I
         ),
         "fill_reasoning",
         "wants reasoning_content with each tool call",
     ),
     (
-        re.compile(r"unexpected role 'user' after role 'tool'", re.I),
+        late_pattern(r"unexpected role 'user' after role 'tool'", re.I),
         "bridge_tools",
         "wants an answer between a tool's result and the user",
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from aar.config.saved_rules import SavedRules, save_user_rule
 from aar.config.schema import Config, PermissionMode
 from aar.protocol.errors import ConfigurationError
+from aar.protocol.late import late_pattern
 from aar.runtime.base import Base
 from aar.safety.policy import RuleSet, SafetyPolicy
 from aar.safety.rule_proposals import too_broad
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aar.core.approvals import Scope
     from aar.safety.spawn import ProcessSpawner
 
-_LOOPBACK = re.compile(r"localhost|127\.[\d.]+|::1")
+_LOOPBACK = late_pattern(r"localhost|127\.[\d.]+|::1")
 """Servers of this machine: a wall's own network does not lead to them anyway."""
 
 

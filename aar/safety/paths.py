@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Final
 
+from aar.protocol.late import late_pattern
+
 PROTECTED: Final[tuple[str, ...]] = (
     ".git/hooks",
     ".git/config",
@@ -120,11 +122,11 @@ SECRET_NAMES: Final[tuple[str, ...]] = ("*.pem", "*.key", "*.p12", "*.pfx", "id_
 """Names that are not read wherever they lie; see `is_secret_name` for the exceptions."""
 
 _ENV_EXAMPLES: Final = frozenset({".env.example", ".env.sample", ".env.template"})
-_KEY_NAME: Final = re.compile(
+_KEY_NAME: Final = late_pattern(
     r"id_(?:[^.]*|(?:rsa|dsa|ecdsa|ecdsa_sk|ed25519|ed25519_sk|xmss)\..*)", re.DOTALL
 )
-_NAME: Final = re.compile(r"(?:.*\.(?:pem|key|p12|pfx)|\.env.*)", re.DOTALL)
-_PROCESS: Final = re.compile(r"/proc/(?:\d+|self|thread-self)/.+", re.DOTALL)
+_NAME: Final = late_pattern(r"(?:.*\.(?:pem|key|p12|pfx)|\.env.*)", re.DOTALL)
+_PROCESS: Final = late_pattern(r"/proc/(?:\d+|self|thread-self)/.+", re.DOTALL)
 
 
 def is_secret_name(name: str) -> bool:

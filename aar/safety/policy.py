@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 from aar.config.schema import PermissionMode
 from aar.config.tighten import stricter_mode
 from aar.protocol.errors import ConfigurationError
+from aar.protocol.late import late_pattern
 from aar.protocol.tool import SideEffect, ToolSpec
 from aar.safety.paths import is_protected, is_secret, matches
 from aar.safety.policy_types import Answer, Column, Decision, Verdict, explain, strictest
@@ -28,7 +29,7 @@ __all__ = ["Decision", "RuleSet", "SafetyPolicy", "explain", "patch_paths"]
 Scope = Literal["once", "session", "project", "user"]
 _OWN_TOOLS = frozenset({"bash_output", "kill_shell", "read_output"})
 """Tools that only touch what a decided call has started or stored."""
-_PATCH_PATH = re.compile(
+_PATCH_PATH = late_pattern(
     r"^(?:\*\*\* (?:(?:Add|Update|Delete) File|Move to): |(?:---|\+\+\+) (?:[ab]/)?|rename (?:from|to) "
     r")([^\t\r\n]+)",
     re.MULTILINE,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from aar.protocol.errors import ToolCategory, ToolFailure
+from aar.protocol.late import late_pattern
 
 _PREFIX = "out_"
-_REFERENCE = re.compile(r"out_[A-Za-z0-9_-]{1,80}(\.[0-9]{1,6})?")
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_REFERENCE = late_pattern(r"out_[A-Za-z0-9_-]{1,80}(\.[0-9]{1,6})?")
+_UNSAFE = late_pattern(r"[^A-Za-z0-9_-]+")
 
 
 class OutputStore:

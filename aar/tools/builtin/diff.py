@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
+
+from aar.protocol.late import late_pattern
 
 _CONTEXT: Final = 3
 _MOST_WORK: Final = 4_000_000
 """Product of differing lines above which the middle is shown as replaced whole."""
 
 Opcode = tuple[str, int, int, int, int]
-_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+_LINE: Final = late_pattern(r"[^\n]*\n|[^\n]+")
 
 
 def split_lines(text: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import stat
 from pathlib import Path
 from threading import Event
@@ -12,6 +11,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from aar.protocol.late import late_pattern
 from aar.protocol.ports import ToolContext
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
 from aar.tools.builtin import ripgrep
@@ -38,7 +38,7 @@ Output: one path a line, relative to the workspace, and a note when there are mo
 Limits: what .gitignore leaves out and .git itself are not searched; links are not followed."""
 
 
-_WILDCARD: Final = re.compile(r"[*?\[{\\]")
+_WILDCARD: Final = late_pattern(r"[*?\[{\\]")
 
 
 class ListArgs(ToolArgs):

@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
+from aar.protocol.late import late_pattern
+
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
@@ -17,7 +19,7 @@ IGNORE_FILES: Final = (".gitignore", ".ignore", ".rgignore")
 """Files with patterns of what is left out, the stronger later."""
 
 _Rules = tuple[tuple[str, "GitIgnoreSpec"], ...]
-_SPECIAL: Final = re.compile(r"\*\*/|/\*\*$|\*+|\?|\[!?\]?[^\]]*\]|\{[^{}]*\}|.", re.DOTALL)
+_SPECIAL: Final = late_pattern(r"\*\*/|/\*\*$|\*+|\?|\[!?\]?[^\]]*\]|\{[^{}]*\}|.", re.DOTALL)
 
 
 @lru_cache(maxsize=64)

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from aar.protocol.errors import ToolCategory, ToolFailure
+from aar.protocol.late import late_pattern
 from aar.protocol.messages import ImageBlock
 from aar.protocol.ports import ToolContext
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
@@ -21,7 +22,7 @@ from aar.tools.schema import ToolArgs, tool_spec
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _MAX_IMAGE = 4_000_000
 _MAX_HTML = 3_000_000
-_TEXTUAL = re.compile(
+_TEXTUAL = late_pattern(
     r"text/.*|application/(?:.*\+)?(?:json|xml|javascript|yaml|toml|x-sh|x-ndjson|graphql)|"
 )
 _HIDDEN = ("script", "style", "noscript", "template", "svg", "iframe", "head")
