@@ -123,6 +123,13 @@ def test_a_download_that_is_not_the_published_file_is_refused_and_removed(
     assert left == []
 
 
+def test_without_anything_set_up_one_sentence_tells_so(project: Path) -> None:
+    checked = aar("config", "validate", cwd=project)
+    assert (checked.code, "the built-in settings hold" in checked.out) == (0, True)
+    assert "`aar mcp add` adds one" in aar("mcp", "list", cwd=project).out
+    assert "There are no skills here yet" in aar("skills", "list", cwd=project).out
+
+
 def test_settings_can_be_changed_and_read_back(project: Path) -> None:
     assert aar("config", "set", "limits.steps", "7", cwd=project).code == 0
     assert aar("config", "get", "limits.steps", cwd=project).out == "7\n"

@@ -96,6 +96,7 @@ async def grep(args: GrepArgs, ctx: ToolContext) -> ToolOutcome:
     counts, hidden = await asyncio.to_thread(_visible, args, ctx, root, counts)
     if not counts:
         where = ctx.files.display(root / only if only else root)
+        where = "this folder" if where == "." else where
         return ToolOutcome(f"No match for {args.pattern!r} in {where}.{_hidden_note(hidden)}")
     if args.files_only:
         return _files(args, ctx, root, counts, hidden)

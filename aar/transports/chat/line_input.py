@@ -143,7 +143,8 @@ class LineReader:
             await asyncio.sleep(_SETTLE_S)
             pressed = [*get_typeahead(source), *source.read_keys(), *source.flush_keys()]
         typed = "".join(press.data for press in pressed if press.data.isprintable() or press.data in "\r\n")
-        self.draft += typed.replace("\r", "\n")
+        # Many press Enter after a key that has answered already: alone it is nothing to say.
+        self.draft = (self.draft + typed.replace("\r", "\n")).lstrip("\n")
 
     def _keys_of_prompts(self) -> KeyBindings:
         bindings = KeyBindings()

@@ -75,6 +75,9 @@ def validate(file: str | None) -> None:
     from aar.config.load import validate_file
 
     target = Path(file) if file else open_base().paths.user_config
+    if file is None and not target.exists():
+        click.echo(f"There is no {target}: the built-in settings hold. `aar init` writes one.")
+        return
     problems = validate_file(target)
     if problems:
         raise ConfigurationError(" ".join(problems))

@@ -70,6 +70,8 @@ def list_servers(as_json: bool, files: tuple[Path, ...], **options: Any) -> None
             }
             click.echo(json.dumps(fields, ensure_ascii=False))
         return
+    if not specs:
+        click.echo("No MCP servers are set up; `aar mcp add` adds one.")
     rows = [(spec.name, spec.kind, spec.source, spec.where) for spec in specs.values()]
     Console(sanitize).table(rows, header=("NAME", "KIND", "FROM", "COMMAND OR ADDRESS"))
 

@@ -32,6 +32,8 @@ def list_(as_json: bool, **options: object) -> None:
             fields = {"name": item.name, "description": item.description, "folder": str(item.folder)}
             click.echo(json.dumps(fields, ensure_ascii=False))
     else:
+        if not found:
+            click.echo("There are no skills here yet; docs/skills.md tells how to write one.")
         rows = [(item.name, str(item.folder), item.description) for item in found.values()]
         Console(sanitize).table(rows, header=("SKILL", "FOLDER", "WHAT IT IS FOR"))
     for problem in problems:
