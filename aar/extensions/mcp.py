@@ -97,8 +97,11 @@ class MCPBridge:
         """Return one sentence for each trouble that was not told yet."""
         found: list[str] = []
         for link in self.links.values():
-            if link.state in ("failed", "changed", "waiting"):
-                found.append(f"The MCP server {link.spec.name} is not used: {sanitize(link.detail)}")
+            # One that is being started again has lost its detail, but not its trouble.
+            trouble = link.detail if link.state in ("failed", "changed", "waiting") else ""
+            trouble = link.trouble if link.state == "starting" else trouble
+            if trouble:
+                found.append(f"The MCP server {link.spec.name} is not used: {sanitize(trouble)}")
             elif link.changed_tools:
                 names = ", ".join(sorted(link.changed_tools)[:10])
                 found.append(

@@ -113,6 +113,7 @@ class ServerLink:
     resources: list[JsonDict] = field(default_factory=list[JsonDict])
     prompts: list[JsonDict] = field(default_factory=list[JsonDict])
     changed_tools: set[str] = field(default_factory=set[str])
+    trouble: str = ""
     restarts: int = 0
     _connection: Connection | None = None
     _task: asyncio.Task[None] | None = None
@@ -201,6 +202,8 @@ class ServerLink:
 
     def _set(self, state: State, detail: str) -> None:
         self.state, self.detail = state, detail
+        if state != "starting":
+            self.trouble = detail
         if state in ("ready", "failed", "changed", "off"):
             self._settled.set()
         elif state == "starting":

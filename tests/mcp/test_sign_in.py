@@ -87,7 +87,7 @@ async def test_a_server_is_signed_in_to_with_pkce_and_a_port_of_the_kernel_and_s
         store.save("guarded", url, {**first, "expires_at": 1.0})  # as if hours had gone by
         async with world_of(tmp_path, url, store) as world:
             assert await world.bridge.settle(20) == []
-            assert "1" in (await world.call("mcp__guarded__renewals")).output
+            assert int((await world.call("mcp__guarded__renewals")).output) >= 1
             second = store.load("guarded", url)
             assert second is not None
             assert second["tokens"] != first["tokens"]
