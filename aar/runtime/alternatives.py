@@ -194,7 +194,10 @@ async def _runtime_in(runtime: Runtime, folder: Path) -> AsyncGenerator[Runtime]
     The trust holds only if what is there is the same as in the project.
     """
     base = runtime.base
-    same = base.trusted and fingerprint(folder).sha256 == fingerprint(base.workspace).sha256
+    now = fingerprint(base.workspace)
+    # The project may have changed since it was opened.
+    holds = base.trusted and TrustStore(base.paths).is_trusted(base.workspace, now)
+    same = holds and fingerprint(folder).sha256 == now.sha256
     name = base.config.model.name or runtime.active.name
     # The settings of the command line hold in there too: rules that deny, limits, the wall.
     sets = [one for one in base.given.get("sets", ()) if not one.lstrip().startswith("permissions.mode")]
