@@ -19,13 +19,14 @@ from aar.orchestration.batch_child import ChildOptions
 from aar.orchestration.batch_places import Places
 from aar.orchestration.batch_results import Begun, Journal, TaskResult
 from aar.orchestration.batch_tasks import BatchTask
-from aar.protocol.errors import ConfigurationError, UsageError
+from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError, UsageError
 from aar.protocol.ids import new_id
 
 if TYPE_CHECKING:
     from aar.orchestration.batch_worker import ProjectPlugin
 
 _CONNECT_S: Final = 15
+_GONE: Final = "The Dask scheduler went away. Start the same line again when it is back."
 _MAX_ARCHIVE: Final = 500_000_000
 
 
@@ -69,6 +70,7 @@ class ClusterDoer:
     async def do(self, task: BatchTask, attempt: int, max_cost: float | None) -> TaskResult:
         """Let a worker do a task."""
         from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
 
         from aar.orchestration.batch_worker import do_task
 
@@ -86,9 +88,12 @@ class ClusterDoer:
         try:
             back = await future
         except KilledWorker as error:
-            return TaskResult(id=task.id, error=f"Every worker that did it was lost: {error}"[:400])
+            count = error.allowed_failures + 1
+            return TaskResult(id=task.id, error=f"Every worker that did it was lost ({count} of them).")
+        except FutureCancelledError as error:
+            raise ProviderError(ErrorKind.NETWORK, _GONE) from error
         except asyncio.CancelledError:
-            await self._client.cancel([future], force=True)
+            await _quietly(self._client.cancel([future], force=True))
             raise
         finally:
             future.release()
