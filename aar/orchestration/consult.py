@@ -68,12 +68,11 @@ async def consult(
         # The limits of its last run do not bind what is asked after that.
         parent.limits = None
     # Who is only asked asks nobody else: advisors of advisors would have no end.
-    profile = replace(profile, advisors=(), handoff=(), critic=None)
+    profile = replace(profile, advisors=(), critic=None)
     agent_id = f"{profile.name}-{new_id()[-6:].lower()}"
     made: list[Agent] = []
-    made.append(
-        place.team.make(profile, agent_id, parent, Member(place.team, place.depth + 1, lambda: made[0]))
-    )
+    below = Member(place.team, place.depth + 1, lambda: made[0], profile.handoff)
+    made.append(place.team.make(profile, agent_id, parent, below))
     child = Child(agent_id, profile, " ".join(title.split())[:_TASK_CHARS], made[0], place.depth + 1)
     place.team.children[agent_id] = child
     emit.append(_event(child, "start"))

@@ -329,9 +329,9 @@ class Delegation:
         return outcome(child.agent_id, result)
 
     async def _in_background(self, child: Child, prompt: str) -> ToolOutcome:
-        outcome = await self._work(child, prompt)
+        done = await self._work(child, prompt)
         if not child.collected:
-            text = f"The agent {child.agent_id} is done.\n{outcome.output}"
+            text = f"The agent {child.agent_id} is done.\n{done.output}"
             with suppress(StorageError):
                 self.emit.append(
                     ContextEvent(
@@ -341,7 +341,7 @@ class Delegation:
                         trusted=False,
                     )
                 )
-        return outcome
+        return done
 
     async def collect(self, agent_id: str, *, wait_s: float, stop: bool) -> ToolOutcome:
         """Return a report; see `aar.protocol.ports.Delegate.collect`."""

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from aar.protocol.errors import AarError
+from aar.protocol.errors import UsageError
 
 
-class NotBegunError(AarError):
+class NotBegunError(UsageError):
     """The agent was stopped while it waited for its turn."""
 
 

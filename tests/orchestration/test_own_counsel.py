@@ -106,3 +106,17 @@ async def test_an_advisor_that_does_not_exist_is_told_and_the_work_goes_on(tmp_p
         result = await here.run()
         assert result.text == "Made."
         assert any("did you mean sage" in event.message for event in here.of("notice"))
+
+
+async def test_an_agent_that_is_only_asked_gives_work_to_no_others_either(tmp_path: Path) -> None:
+    def think(ask: Ask) -> Turn | str:
+        if who(ask) == "sage" and ask.first:
+            return Turn(calls=[call("task", prompt="p", agent="coder")])
+        return "Advice."
+
+    files = agent_file("maker", "advisors: sage") | agent_file("sage", "handoff: maker")
+    async with place(tmp_path, think, files=files, trust=True, agent="maker") as here:
+        await here.run()
+        [refused] = here.of("tool_result")
+        assert refused.agent_id.startswith("sage-")
+        assert "may not give work to coder" in refused.output
