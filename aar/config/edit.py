@@ -11,7 +11,7 @@ import tomlkit
 import tomlkit.exceptions
 
 from aar.config.environment import parse_value
-from aar.config.files import UnusableFileError, read_regular, write_atomic
+from aar.config.files import UnusableFileError, cannot_write, read_regular, write_atomic
 from aar.config.paths import ensure
 from aar.config.toml_lines import KeyPath, join_key, split_key
 from aar.config.validate import Layer, annotation_at, check, lookup, store
@@ -133,4 +133,4 @@ def _write(file: Path, text: str) -> None:
     try:
         write_atomic(file, text.encode())
     except OSError as error:
-        raise StorageError(f"{file} cannot be written ({error.strerror}); make it writable.") from error
+        raise StorageError(cannot_write(file, error)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -47,6 +48,13 @@ def read_regular(path: Path, limit: int, *, inside: Path | None = None) -> bytes
 def _reason(error: Exception) -> str:
     text = error.strerror if isinstance(error, OSError) else None
     return (text or str(error)).lower()
+
+
+def cannot_write(path: Path, error: OSError) -> str:
+    """Say that ``path`` could not be written, why, and what helps."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    advice = "free some space on its disk" if full else "make it and its folder writable"
+    return f"{path} cannot be written ({error.strerror}): {advice}."
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = True) -> None:

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-from aar.config.files import UnusableFileError, read_regular, write_atomic
+from aar.config.files import UnusableFileError, cannot_write, read_regular, write_atomic
 from aar.config.paths import Paths, ensure, project_key
 from aar.protocol.errors import StorageError
 
@@ -68,9 +68,7 @@ class SavedRules:
         try:
             write_atomic(self.file, text.encode())
         except OSError as error:
-            raise StorageError(
-                f"{self.file} cannot be written ({error.strerror}); make it writable."
-            ) from error
+            raise StorageError(cannot_write(self.file, error)) from error
 
 
 def save_user_rule(paths: Paths, rule: str) -> None:

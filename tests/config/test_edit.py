@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from aar.config.edit import get_value, set_value
 from aar.config.load import validate_file
-from aar.protocol.errors import ConfigurationError
+from aar.protocol.errors import ConfigurationError, StorageError
 
 TEXT = """# mine
 [model]            # which
@@ -104,6 +106,20 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
     set_value(link, "limits.steps", "4")
     assert link.is_symlink()
     assert "steps = 4" in real.read_text()
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"), [(errno.ENOSPC, "free some space"), (errno.EACCES, "make it and its folder writable")]
+)
+def test_what_helps_depends_on_why_it_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, advice: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("aar.config.edit.write_atomic", refuse)
+    with pytest.raises(StorageError, match=advice):
+        set_value(tmp_path / "config.toml", "limits.steps", "4")
 
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
