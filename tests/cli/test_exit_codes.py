@@ -73,6 +73,7 @@ def test_a_wrong_command_line_is_answered_with_the_nearest_name(project: Path) -
         (["run", "--outptu", "json", "hi"], "--output"),
         (["sessions", "lst"], "'list'"),
         (["run", "--mode", "yolo", "hi"], "'auto'"),
+        (["run", "--timeout", "soon", "hi"], "'soon' is not a number"),
     ):
         ran = aar(*args, cwd=project)
         assert (ran.code, ran.out) == (2, ""), args

@@ -147,7 +147,7 @@ def _guarded(argv: list[str]) -> int:
         return 2
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "aar"
-        return _fail(f"{error.format_message()} (`{command} --help`)", 2)
+        return _fail(f"{_plain(error.format_message())} (`{command} --help`)", 2)
     except click.ClickException as error:
         return _fail(error.format_message(), 2)
     except SystemExit as done:
@@ -157,6 +157,13 @@ def _guarded(argv: list[str]) -> int:
         return 0
     except (Exception, KeyboardInterrupt) as error:
         return _explained(error)
+
+
+def _plain(message: str) -> str:
+    """Return a message of the parser without its names of types."""
+    for theirs, plain in (("valid float range", "number"), ("valid integer range", "whole number")):
+        message = message.replace(f"is not a {theirs}", f"is not a {plain}")
+    return message
 
 
 def _explained(error: BaseException) -> int:
