@@ -19,7 +19,7 @@ class StuckWatch:
     """Counts equal failures of the checks of one run: three earn a nudge, the next one means stuck."""
 
     def __init__(self) -> None:
-        self._last = ""
+        self._last: str = ""
         self._nudged = False
         self.same = 0
         self.idle = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -27,4 +28,5 @@ def assert_screen(app: App[Any], name: str, still: Callable[[str], str] = str) -
         FOLDER.mkdir(exist_ok=True)
         file.write_text(shown, encoding="utf-8")
     assert file.is_file(), f"{file.name} is missing: look at the screen and run pytest with --update-screens"
-    assert shown == file.read_text(encoding="utf-8")
+    wanted = file.read_text(encoding="utf-8")
+    assert shown == wanted, "\n".join(unified_diff(wanted.split("\n"), shown.split("\n"), file.name, "shown"))
