@@ -117,6 +117,15 @@ async def test_the_screen_is_whole_at_every_size(project: Path, size: tuple[int,
         assert app.query_one(SidePanel).display is (size[0] >= 120)
 
 
+async def test_the_panel_comes_and_goes_with_the_width_of_the_terminal(project: Path) -> None:
+    async with opened(project, size=(80, 24)) as (app, pilot):
+        panel = app.query_one(SidePanel)
+        for columns, shown in ((200, True), (80, False), (200, True), (60, False)):
+            await pilot.resize_terminal(columns, 40)
+            await until(pilot, lambda: app.size.width == columns and app._settling is None)  # noqa: B023
+            assert panel.display is shown
+
+
 async def test_f2_opens_the_panel_alone_on_a_narrow_screen_and_closes_it(project: Path) -> None:
     async with opened(project, size=(60, 20)) as (app, pilot):
         panel, transcript = app.query_one(SidePanel), app.query_one("Transcript")

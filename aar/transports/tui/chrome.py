@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 from textual.css.query import NoMatches
+from textual.events import Resize
 from textual.timer import Timer
 
 from aar.protocol.errors import ConfigurationError
@@ -132,12 +133,16 @@ class Chrome(QuietFocus):
         problems, self._problems = list(dict.fromkeys(self._problems)), []
         return problems
 
-    def apply_layout(self) -> None:
-        """Show the parts that the look wants, as the terminal has room for them."""
+    def apply_layout(self, columns: int | None = None) -> None:
+        """Show the parts that the look wants, as the terminal has room for them.
+
+        Args:
+            columns: Width of the terminal, where it is not yet that of the app.
+        """
         base = self.screen_stack[0] if self.screen_stack else None
         if base is None:
             return
-        layout, plain, columns = self.look.layout, self.look.screen_reader, self.size.width
+        layout, plain, columns = self.look.layout, self.look.screen_reader, columns or self.size.width
         try:
             header, activity = base.query_one(HeaderBar), base.query_one(ActivityLine)
             footer, panel = base.query_one(FooterBar), base.query_one(SidePanel)
@@ -162,9 +167,9 @@ class Chrome(QuietFocus):
         keys = flat(self.look.keys).get(name, default)
         return shown_key(keys.split(",")[0].strip() or default)
 
-    def on_resize(self) -> None:
-        """Fit the parts to the new size."""
-        self.apply_layout()
+    def on_resize(self, event: Resize) -> None:
+        """Fit the parts to the new size, which the app itself takes after this."""
+        self.apply_layout(event.size.width)
         # A terminal that changes its size while it is written to shows a mixture: draw all once it is quiet.
         if self._settling is not None:
             self._settling.stop()
