@@ -14,7 +14,14 @@ from typing import Protocol
 
 from aar.config.paths import Paths, ensure
 from aar.config.trust import TrustStore, fingerprint
-from aar.orchestration.batch_child import ChildOptions, result_of_session, run_child, run_words, session_of
+from aar.orchestration.batch_child import (
+    ChildOptions,
+    let_go,
+    result_of_session,
+    run_child,
+    run_words,
+    session_of,
+)
 from aar.orchestration.batch_places import (
     Git,
     Place,
@@ -124,6 +131,8 @@ class LocalDoer:
         """Look at the session of an attempt: one whose run ended counts, if its place is still there."""
         place = self._places.find(Path(begun.place), task.cwd)
         file = await asyncio.to_thread(session_of, self._sessions, place.cwd)
+        if file is not None:
+            await let_go(file)
         found, ended = (None, False) if file is None else await asyncio.to_thread(result_of_session, file)
         cost = (found.cost_usd or 0.0) if found is not None else 0.0
         try:

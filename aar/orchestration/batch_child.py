@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -14,6 +15,7 @@ from typing import Any, Final, cast
 from aar.config.paths import project_key, project_root
 from aar.core.totals import TotalsFold
 from aar.memory.event_lines import read_events
+from aar.memory.file_lock import try_lock
 from aar.orchestration.batch_results import TaskResult, status_of
 from aar.orchestration.batch_tasks import BatchTask
 from aar.protocol.errors import AarError
@@ -158,6 +160,19 @@ def session_of(sessions: Path, cwd: Path) -> Path | None:
     """Return the newest session file of a folder in which one run worked."""
     folder = sessions / project_key(project_root(cwd))
     return max(folder.glob("*.jsonl"), key=lambda file: file.stat().st_mtime_ns, default=None)
+
+
+async def let_go(file: Path, seconds: float = 20) -> None:
+    """Wait until no process holds a session: a child may live a moment longer than who started it."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        async with asyncio.timeout(seconds):
+            while not try_lock(descriptor):  # noqa: ASYNC110 - a lock sends no event
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pass
+    finally:
+        os.close(descriptor)  # gives the lock back
 
 
 def result_of_session(file: Path) -> tuple[TaskResult, bool]:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from aar.memory.file_lock import try_lock
 from aar.orchestration.batch import Batch, open_project
-from aar.orchestration.batch_child import result_of_session
+from aar.orchestration.batch_child import let_go, result_of_session
 from aar.orchestration.batch_places import Places, Project
 from aar.orchestration.batch_results import Begun, Journal, TaskResult
 from aar.orchestration.batch_tasks import BatchTask
@@ -227,3 +228,17 @@ async def test_a_begun_attempt_without_a_session_is_done_anew(tmp_path: Path) ->
     _, results = await work(tmp_path, doer, jobs=1)
     assert doer.did[0] == ("t0", 2, None)
     assert results[0].attempts == 2
+
+
+async def test_a_session_that_is_still_held_is_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "session.jsonl"
+    file.write_text("")
+    holder = os.open(file, os.O_RDONLY)
+    assert try_lock(holder)
+    waiting = asyncio.create_task(let_go(file))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    os.close(holder)
+    await asyncio.wait_for(waiting, 10)
+    await let_go(file)
+    assert waiting.done()
