@@ -160,7 +160,8 @@ async def open_cluster(
 
 async def _quietly(closing: Any) -> None:
     try:
-        await asyncio.wait_for(closing, _CONNECT_S)
+        async with asyncio.timeout(_CONNECT_S):
+            await closing
     except Exception as error:
         # The work is done, or its own error is on the way: a cluster that is gone is no reason to fail.
         logging.getLogger("aar").info("closing the cluster: %s", error)
