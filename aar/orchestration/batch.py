@@ -22,7 +22,9 @@ from aar.orchestration.batch_child import (
     run_words,
     session_of,
 )
-from aar.orchestration.batch_places import (
+from aar.orchestration.batch_results import Begun, Journal, TaskResult, now
+from aar.orchestration.batch_tasks import BatchTask
+from aar.orchestration.work_places import (
     Git,
     Place,
     Places,
@@ -30,8 +32,6 @@ from aar.orchestration.batch_places import (
     find_project,
     snapshot,
 )
-from aar.orchestration.batch_results import Begun, Journal, TaskResult, now
-from aar.orchestration.batch_tasks import BatchTask
 from aar.protocol.errors import UsageError
 from aar.protocol.ports import Spawner
 

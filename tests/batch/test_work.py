@@ -16,9 +16,9 @@ from aar.config.paths import paths
 from aar.memory.file_lock import try_lock
 from aar.orchestration.batch import Batch, LocalDoer, open_project
 from aar.orchestration.batch_child import ChildOptions, let_go, result_of_session
-from aar.orchestration.batch_places import Places, Project
 from aar.orchestration.batch_results import Begun, Journal, TaskResult
 from aar.orchestration.batch_tasks import BatchTask
+from aar.orchestration.work_places import Places, Project
 from aar.protocol.errors import UsageError
 from tests.batch.support import ToldDoer, done, git, repository, spawner
 from tests.cli.support import aar, call, events, of_type, script, start, stored
