@@ -125,7 +125,7 @@ class Counsel:
 async def ask_small(
     runtime: Runtime, session: Session, question: str, name: str, *, system: str = "", max_tokens: int = 800
 ) -> str:
-    """Ask the small model (the main one where there is none); its cost counts in the session.
+    """Ask the small model (the main one where there is none); its cost counts in the session and the day.
 
     Args:
         runtime: All parts.
@@ -138,19 +138,13 @@ async def ask_small(
     Raises:
         AarError: There was no answer.
     """
-    from aar.protocol.events import ProviderMeta
-    from aar.protocol.ids import new_id
-    from aar.runtime.small import SmallJobs
+    from aar.runtime.context import budget_of
+    from aar.runtime.small import SmallJobs, count_cost
 
     jobs = SmallJobs(runtime.small_models.model(runtime.active), runtime.base)
     answer = await jobs.ask_once(question, system, max_tokens)
-    meta = ProviderMeta(
-        provider=jobs.active.name.partition("/")[0],
-        model=jobs.active.model,
-        usage=jobs.usage,
-        cost_usd=jobs.cost_usd,
-    )
-    session.append(meta, scope=session.scope(new_id(), name))
+    # The router is asked before there is an agent, whose budget this might be; the day's is one for all.
+    count_cost(session, budget_of(runtime.base, session), jobs, name)
     return answer
 
 

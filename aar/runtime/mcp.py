@@ -265,8 +265,7 @@ class ServerTools:
             McpError: The budget of the session is used up.
             ProviderError: All attempts failed.
         """
-        from aar.runtime.small import SmallJobs
-        from aar.runtime.titles import count_cost
+        from aar.runtime.small import SmallJobs, count_cost
 
         session, budget = self._payer if self._payer is not None else (None, lambda: None)
         money = budget()
