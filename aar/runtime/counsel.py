@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from aar.runtime.notes import SessionNotes
     from aar.runtime.parts import Runtime
 
-_SAID_CHARS = 12_000
+SAID_CHARS = 12_000
+"""Of the conversation that those who advise are shown."""
 
 
 class Counsel:
@@ -153,7 +154,6 @@ def attach_counsel(runtime: Runtime, session: Session, agent: Agent) -> None:
     memory = runtime.config.memory
     if memory.enabled and memory.recall:
         agent.counsel.append(_Recall(runtime, session))
-    runtime.extras.counsel  # noqa: B018 - what is wrong with its settings is told now, not in a run
     place = runtime.extras.main_place(session, lambda: agent)
     _Beside(runtime, session, place, runtime.profile).attach(agent)
 
@@ -195,8 +195,10 @@ class _Beside:
     """Advisors and critic of one agent."""
 
     def __init__(self, runtime: Runtime, session: Session, place: Member, profile: Profile | None) -> None:
-        self._runtime, self._session = runtime, session
+        self._session = session
         self._place, self._profile = place, profile
+        # Made now: what is wrong with its settings is told before a run, not in it.
+        self._counsel = runtime.extras.counsel
         self._prompt = ""
         self._rounds: tuple[str | None, int] = (None, 0)
 
@@ -213,7 +215,7 @@ class _Beside:
         """Return the advice of all advisors on a prompt; an `aar.core.agent.Counsel`."""
         self._prompt = prompt
         try:
-            advisors = self._runtime.extras.counsel.advisors_of(self._profile, below=self._below)
+            advisors = self._counsel.advisors_of(self._profile, below=self._below)
         except AarError as error:
             return [Notice(level="warning", code="advisor", message=f"No advisors were asked: {error}")]
         if not advisors:
@@ -222,14 +224,14 @@ class _Beside:
         from aar.orchestration.handoff import quoted
 
         # A child knows nothing of the conversation of the main agent, so its advisors need not either.
-        said = "" if self._below else quoted(self._session.messages()[:-1], _SAID_CHARS)
+        said = "" if self._below else quoted(self._session.messages()[:-1], SAID_CHARS)
         record = self._place.parent().record or self._session
         answers = await ask_all(self._place, record, advisors, prompt, before_work=True, said=said)
         return [advice_event(answer) for answer in answers]
 
     async def criticise(self, record: RunRecord) -> Event | None:
         """Return what the critic wants done better, if anything; an `aar.core.agent.Reviewer`."""
-        settings = self._runtime.extras.counsel.critic_of(self._profile, below=self._below)
+        settings = self._counsel.critic_of(self._profile, below=self._below)
         if settings is None or not (record.text.strip() or record.diffs):
             return None
         run_id, done = self._rounds

@@ -24,15 +24,13 @@ from aar.protocol.errors import AarError, UsageError
 from aar.protocol.events import ContextEvent, Notice, ToolCall, ToolResult
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
-from aar.runtime.counsel import ask_small
+from aar.runtime.counsel import SAID_CHARS, ask_small
 
 if TYPE_CHECKING:
     from aar.core.session import Session
     from aar.orchestration.delegate import Member
     from aar.runtime.conversation import Conversation
     from aar.runtime.parts import Runtime
-
-_SAID_CHARS = 12_000
 
 
 def _place(conversation: Conversation) -> Member:
@@ -120,7 +118,7 @@ async def ask_everyone(conversation: Conversation, names: Sequence[str], questio
     """
     session, extras = conversation.session, conversation.runtime.extras
     advisors = [extras.profile(name) for name in names]
-    said = quoted(session.messages(), _SAID_CHARS)
+    said = quoted(session.messages(), SAID_CHARS)
     answers = await ask_all(_place(conversation), session, advisors, question, before_work=False, said=said)
     session.append(*(advice_event(answer) for answer in answers))
     return answers
