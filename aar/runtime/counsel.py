@@ -174,11 +174,7 @@ class _Recall:
         self._notes: SessionNotes | None = None
 
     async def __call__(self, prompt: str) -> Sequence[Event]:
-        base = self._runtime.base
-        folders = (base.paths.data / "memory", base.workspace / ".aar/memory")
-        if not any(folder.is_dir() for folder in folders):
-            return ()
-        if self._runtime.extras.extensions.replaces("memory"):
+        if not self._runtime.base.may_have_notes or self._runtime.extras.extensions.replaces("memory"):
             return ()
         if self._notes is None:
             from aar.runtime.notes import SessionNotes

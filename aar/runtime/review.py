@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -72,8 +71,7 @@ async def run_review(
 async def _known(conversation: Conversation, words: str) -> list[tuple[str, str]]:
     """Return the notes that fit, such as a checklist of the project, and tell the user of them."""
     runtime, session = conversation.runtime, conversation.session
-    folders = (runtime.base.paths.data / "memory", runtime.workspace / ".aar/memory")
-    if not any(await asyncio.to_thread(lambda: [folder.is_dir() for folder in folders])):
+    if not runtime.base.may_have_notes:
         return []
     from aar.runtime.notes import SessionNotes
 
