@@ -115,11 +115,11 @@ class Server:
             raise invalid_params(f"there is no method {method[:40]!r} to authenticate with")
 
         def look() -> None:
-            from aar.runtime import make_active_model, open_base
-            from aar.transports.acp.opening import base_options
+            from aar.runtime.base import base_arguments, open_base
+            from aar.runtime.models import make_active_model
 
-            options = {**self._options, "trust": False}
-            active, _ = make_active_model(open_base(**base_options(options)))
+            base = open_base(**base_arguments({**self._options, "trust": False}))
+            active, _ = make_active_model(base)
             _ = active.name
 
         try:

@@ -91,13 +91,11 @@ async def _work(file: Path, options: dict[str, Any], values: dict[str, Any]) -> 
     from aar.orchestration.batch import finish_project, open_project, work_folder
     from aar.orchestration.batch_results import Journal
     from aar.orchestration.batch_tasks import read_tasks
-    from aar.runtime import open_base
+    from aar.runtime.base import base_arguments, open_base
     from aar.safety.spawn import ProcessSpawner
 
     tasks = read_tasks(file)
-    base = open_base(
-        **{key: value for key, value in options.items() if key in ("cwd", "trust", "debug", *_BASE_KEYS)}
-    )
+    base = open_base(**base_arguments(options))
     out = (values["out"] or file.with_name(f"{file.stem}.results")).absolute()
     journal = Journal(out)
     spawner = ProcessSpawner(base.workspace, base.config.sandbox, own=base.own_folders)
@@ -119,9 +117,6 @@ async def _work(file: Path, options: dict[str, Any], values: dict[str, Any]) -> 
     finally:
         spawner.close()
         journal.close()
-
-
-_BASE_KEYS = ("config_file", "profile", "sets", "model", "mode")
 
 
 def _child(options: dict[str, Any], values: dict[str, Any]) -> ChildOptions:

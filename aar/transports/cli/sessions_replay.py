@@ -11,7 +11,7 @@ from datetime import datetime
 
 import click
 
-from aar.protocol.errors import ConfigurationError, StorageError, UsageError
+from aar.protocol.errors import UsageError
 from aar.protocol.events import Event
 from aar.protocol.state import ExitCode
 from aar.runtime import open_base
@@ -43,11 +43,8 @@ def replay(session_id: str, speed: float | None, start: int, rerun: bool, keep: 
 
     Enter goes on, q ends. Into a pipe it is written without waiting.
     """
-    store = open_base().store()
-    try:
-        found = store.find(session_id)
-    except StorageError as error:
-        raise ConfigurationError(str(error)) from error
+    base = open_base()
+    store, found = base.store(), base.session_id(session_id)
     if rerun:
         return _rerun(found, keep=keep, as_json=as_json)
     if keep or as_json:

@@ -16,7 +16,7 @@ from aar.memory.session_store import SessionStore
 from aar.protocol.errors import AarError, ConfigurationError, StorageError, UsageError
 from aar.protocol.events import Event
 from aar.runtime import Runtime, make_active_model, open_base, open_runtime
-from aar.runtime.base import log_failure
+from aar.runtime.base import base_arguments, log_failure
 from aar.runtime.conversation import Conversation
 from aar.transports.serve.overrides import Wish, runtime_options
 from aar.transports.serve.room import Room
@@ -25,7 +25,6 @@ MAX_OPEN = 32
 """Sessions that are open at once; each has processes and connections of its own."""
 _LOOK_AGAIN_S = 0.5
 """Seconds between two looks at the file of a session that another process writes."""
-_BASE_OPTIONS = frozenset({"cwd", "config_file", "profile", "sets", "trust", "model", "mode", "debug"})
 
 
 class NotHereError(Exception):
@@ -52,7 +51,7 @@ class House:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
-        self.base = open_base(**{key: value for key, value in self._options.items() if key in _BASE_OPTIONS})
+        self.base = open_base(**base_arguments(self._options))
         # Trust is given once, to what is there now: a session that is opened later must not renew it.
         self._options.pop("trust", None)
         active, _ = make_active_model(self.base, self._options.get("base_url"))
