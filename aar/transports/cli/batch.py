@@ -13,7 +13,6 @@ import click
 
 from aar.protocol.errors import UsageError
 from aar.safety.sanitize import sanitize
-from aar.transports.cli.failures import Interrupted
 from aar.transports.cli.options import runtime_options, take_runtime_options
 from aar.transports.cli.signals import Signals, interruptible
 
@@ -75,16 +74,8 @@ def batch(file: Path, **values: Any) -> int:
 
 
 async def _batch(file: Path, options: dict[str, Any], values: dict[str, Any]) -> int:
-    task = asyncio.current_task()
-    assert task is not None
-    with Signals(lambda: None) as signals:
-        signals.cancels(task.cancel)
-        try:
-            return await _work(file, options, values)
-        except asyncio.CancelledError:
-            if signals.ended_by is not None:
-                raise Interrupted(signals.ended_by) from None
-            raise KeyboardInterrupt from None
+    with Signals(lambda: None):
+        return await _work(file, options, values)
 
 
 async def _work(file: Path, options: dict[str, Any], values: dict[str, Any]) -> int:

@@ -197,7 +197,7 @@ def run(
     options["flags"] = {"limits.usd": max_cost, "limits.seconds": timeout}
     try:
         return asyncio.run(_run(which, only, options, show))
-    except (Exception, KeyboardInterrupt, asyncio.CancelledError, Interrupted) as error:
+    except (Exception, KeyboardInterrupt, Interrupted) as error:
         return report_failure(show, error)
 
 
@@ -206,9 +206,6 @@ async def _run(which: str | None, only: str | None, options: dict[str, Any], sho
     from aar.transports.cli.signals import Signals
 
     with Signals(show.clear) as signals:
-        task = asyncio.current_task()
-        assert task is not None
-        signals.cancels(task.cancel)
         runtime = open_runtime(**options)
         try:
             session = _opened(runtime, which)
@@ -217,12 +214,6 @@ async def _run(which: str | None, only: str | None, options: dict[str, Any], sho
             finally:
                 signals.cancels(lambda: None)
                 await session.aclose()
-        except asyncio.CancelledError:
-            from aar.transports.cli.failures import Interrupted
-
-            if signals.ended_by is not None:
-                raise Interrupted(signals.ended_by) from None
-            raise
         finally:
             signals.cancels(lambda: None)
             await runtime.aclose()

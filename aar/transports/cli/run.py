@@ -147,7 +147,7 @@ def run(**values: Any) -> int:
         _check(options)
         prompt = read_prompt(options.prompt) if options.input_ == "text" else options.prompt
         return asyncio.run(_run(options, prompt, show))
-    except (Exception, KeyboardInterrupt, asyncio.CancelledError, Interrupted) as error:
+    except (Exception, KeyboardInterrupt, Interrupted) as error:
         return report_failure(show, error)
 
 
@@ -182,9 +182,6 @@ async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
     from aar.runtime import open_runtime
 
     with Signals(show.clear) as signals:
-        task = asyncio.current_task()
-        assert task is not None
-        signals.cancels(task.cancel)
         content = _content(options.images, prompt)
         runtime = open_runtime(**_runtime_arguments(options))
         try:
@@ -202,10 +199,6 @@ async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
                 signals.cancels(lambda: None)
                 await session.aclose()
                 _forget_unused(runtime, session)
-        except asyncio.CancelledError:
-            if signals.ended_by is not None:
-                raise Interrupted(signals.ended_by) from None
-            raise
         finally:
             signals.cancels(lambda: None)
             await runtime.aclose()
