@@ -322,12 +322,10 @@ class Conversation:
         """
         if self.running:
             raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
-        before, old = self.runtime.active.name, self.runtime.active.provider
+        before = self.runtime.active.name
         self.runtime.set_model(name)
         self.agent = self._agent_again()
-        closing = asyncio.get_running_loop().create_task(old.aclose())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+        self._close_left()
         self.session.append(
             Setting.model_validate({"key": "model", "from": before, "to": self.runtime.active.name, "by": by})
         )
@@ -344,6 +342,7 @@ class Conversation:
         before = self.runtime.profile
         self.runtime.set_agent(name)
         self.agent = self._agent_again()
+        self._close_left()
         said = {"from": before and before.name, "to": name}
         self.session.append(Setting.model_validate({"key": "agent", "by": by, **said}))
 
@@ -369,6 +368,11 @@ class Conversation:
             UsageError: A run is under way.
         """
         self.agent = self._agent_again()
+
+    def _close_left(self) -> None:
+        closing = asyncio.get_running_loop().create_task(self.runtime.close_left())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     def _agent_again(self) -> Agent:
         """Return a new agent for the same session, with the queue and the rules that the old one had."""
@@ -410,6 +414,7 @@ class Conversation:
         old, self.session = self.session, session
         await old.aclose()
         self.agent = self.runtime.agent(session)
+        self._close_left()
         self._unwatch = session.on_event(self._hand_on)
         for handler in tuple(self._on_session):
             handler(session)

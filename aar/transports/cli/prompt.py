@@ -77,6 +77,7 @@ def _reading(runtime: Runtime, session_id: str | None) -> Session:
         file.append([event.to_json() for event in runtime.store.read(found)])
         file.close()
         session = Session.resume(scratch, found)
+        runtime.go_on_with_model_of(session)
     runtime.store = scratch
     return session
 
