@@ -94,9 +94,9 @@ class PromptController:
         self._connection = connection
         runtime = connection.conversation.runtime
         self.area.use_vim(runtime.config.tui.vim)
-        entries, draft = await self._keeper.open(runtime)
-        if entries:
+        if entries := await self._keeper.open(runtime):
             self.area.recall.set(entries)
+        draft = await self._keeper.left()
         if draft is not None and isinstance(draft.get("text"), str):
             self.area.put_back(draft["text"], Chips.load(draft.get("chips")))
             self.hint.tell("What you were typing is back.")

@@ -40,17 +40,20 @@ class Keeper:
         self._workspace: Path | None = None
         self._timer: Timer | None = None
 
-    async def open(self, runtime: Runtime) -> tuple[Sequence[str], Mapping[str, Any] | None]:
-        """Return the earlier prompts of the project, and the draft that was left behind."""
+    async def open(self, runtime: Runtime) -> Sequence[str]:
+        """Return the earlier prompts of the project."""
         if not runtime.config.session.store:
-            return (), None
+            return ()
         from aar.memory.prompt_history import DraftStore, PromptHistory
 
         data, self._workspace = runtime.base.paths.data, runtime.workspace
         self._history = PromptHistory(data / "prompt_history.jsonl")
         self._drafts = DraftStore(data / "drafts", runtime.workspace)
-        entries = await asyncio.to_thread(self._history.entries, runtime.workspace)
-        return entries, await asyncio.to_thread(self._drafts.take)
+        return await asyncio.to_thread(self._history.entries, runtime.workspace)
+
+    async def left(self) -> Mapping[str, Any] | None:
+        """Return the draft that another screen left behind, and make it this one's."""
+        return None if self._drafts is None else await asyncio.to_thread(self._drafts.take)
 
     async def entries(self) -> Sequence[str]:
         """Return the prompts of all projects."""
