@@ -99,6 +99,7 @@ class TotalsFold:
         agents: Numbers by agent id.
         title: Last rename, else the title it was made with, else the first line of the first prompt.
         model: Model that answers the main agent.
+        chosen_model: The one that was chosen for it, which a fallback does not replace.
         mode: Permission mode, when one was set.
         cwd: Working folder.
         plan: Items of the main agent's plan.
@@ -119,6 +120,7 @@ class TotalsFold:
         self.agents: dict[str, RunTotals] = {}
         self.title = ""
         self.model: str | None = None
+        self.chosen_model: str | None = None
         self.mode: str | None = None
         self.cwd: str | None = None
         self.plan: tuple[PlanItem, ...] = ()
@@ -222,6 +224,8 @@ class TotalsFold:
     def _on_session(self, event: SessionEvent) -> None:
         self.cwd = event.cwd or self.cwd
         self.model = event.model or self.model
+        if event.action == "start":
+            self.chosen_model = event.model
         if event.title:
             self.title, self._named = event.title, True
 
@@ -233,7 +237,7 @@ class TotalsFold:
         if event.key == "mode":
             self.mode = event.to
         elif event.key == "model":
-            self.model = event.to
+            self.model = self.chosen_model = event.to
 
     def _on_model_switch(self, event: ModelSwitch) -> None:
         if event.agent_id == "main":

@@ -320,12 +320,10 @@ class Conversation:
             UsageError: A run is under way.
         """
         self._need_idle()
-        before, old = self.runtime.active.name, self.runtime.active.provider
+        before = self.runtime.active.name
         self.runtime.set_model(name)
         self.agent = self._agent_again()
-        closing = asyncio.get_running_loop().create_task(old.aclose())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+        self._close_left()
         self.session.append(_setting("model", before, self.runtime.active.name, by))
 
     def set_agent(self, name: str | None, *, by: str = "user") -> None:
@@ -339,6 +337,7 @@ class Conversation:
         before = self.runtime.profile
         self.runtime.set_agent(name)
         self.agent = self._agent_again()
+        self._close_left()
         self.session.append(_setting("agent", before and before.name, name, by))
 
     def set_goal(self, criterion: str | None, *, by: str = "user") -> None:
@@ -358,6 +357,11 @@ class Conversation:
             UsageError: A run is under way.
         """
         self.agent = self._agent_again()
+
+    def _close_left(self) -> None:
+        closing = asyncio.get_running_loop().create_task(self.runtime.close_left())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     def _agent_again(self) -> Agent:
         """Return a new agent for the same session, with the queue and the rules that the old one had."""
@@ -398,6 +402,7 @@ class Conversation:
         old, self.session = self.session, session
         await old.aclose()
         self.agent = self.runtime.agent(session)
+        self._close_left()
         self._unwatch = session.on_event(self._hand_on)
         for handler in tuple(self._on_session):
             handler(session)
