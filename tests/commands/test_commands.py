@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -236,7 +235,9 @@ async def test_what_the_user_changed_since_is_not_overwritten_unasked(tmp_path: 
     async with desk(tmp_path, WRITE, {"text": "done"}) as at:
         await at.say("write b")
         file = at.context.runtime.workspace / "b.txt"
-        await asyncio.sleep(0.3)
+        kept = at.context.runtime.checkpoints(at.talk.session)
+        assert kept is not None
+        await until(lambda: not kept._tasks)  # what aar left is kept beside the talk
         file.write_text("mine\n")
         ways = await at.run("/undo")
         assert isinstance(ways, Choice), ways

@@ -22,6 +22,7 @@ from tests.support.minds import Ask, Place, place
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
+HASTY = ("extensions.hook_seconds=0.4",)
 HEAD = "from aar.extensions.api import *\nimport asyncio, time\n"
 
 
@@ -34,7 +35,7 @@ def mine(name: str, body: str) -> None:
 
 @asynccontextmanager
 async def work(tmp_path: Path, think: Any, **options: Any) -> AsyncIterator[Place]:
-    sets = ("extensions.hook_seconds=0.4", "extensions.load_seconds=3", *options.pop("sets", ()))
+    sets = ("extensions.hook_seconds=30", "extensions.load_seconds=30", *options.pop("sets", ()))
     async with place(tmp_path, think, sets=sets, **options) as here:
         yield here
 
@@ -255,7 +256,7 @@ async def test_a_hook_that_fails_or_hangs_costs_one_notice(tmp_path: Path) -> No
         def odd(event, context): return 7
     ''')  # fmt: skip
     turn = calls(call("list_directory", path="."), call("list_directory", path="."))
-    async with work(tmp_path, turn) as here:
+    async with work(tmp_path, turn, sets=HASTY) as here:
         assert (await here.run()).stop_reason is StopReason.END_TURN
         told = notices(here)
         assert len(told) == len(set(told)) == 4
@@ -401,7 +402,7 @@ async def test_a_call_handler_that_hangs_or_asks_twice_lets_the_tool_run_once(
             {body}
     def register(api): api.replace_call_handler(H())
     ''')  # fmt: skip
-    async with work(tmp_path, calls(call("bash", command="echo ran >> runs"))) as here:
+    async with work(tmp_path, calls(call("bash", command="echo ran >> runs")), sets=HASTY) as here:
         await here.run()
         assert (here.root / "runs").read_text() == "ran\n"
         assert not here.of("tool_result")[0].is_error

@@ -47,7 +47,7 @@ async def until(talk: Conversation, test: Callable[[Event], bool]) -> Event:
             found.set_result(event)
 
     talk.watch(look)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await found
 
 

@@ -91,10 +91,9 @@ async def test_arguments_pass_byte_for_byte(bare: ProcessSpawner, workspace: Pat
 
 
 async def test_twenty_processes_run_side_by_side(bare: ProcessSpawner, workspace: Path) -> None:
-    began = time.monotonic()
-    results = await asyncio.gather(*(shell(bare, f"sleep 1; echo {n}", workspace) for n in range(20)))
+    all_here = "echo >> here; until [ $(wc -l < here) = 20 ]; do sleep 0.1; done"
+    results = await asyncio.gather(*(shell(bare, f"{all_here}; echo {n}", workspace) for n in range(20)))
     assert [result.output for result in results] == [f"{n}\n".encode() for n in range(20)]
-    assert time.monotonic() - began < 18
 
 
 async def test_each_process_leads_a_session_and_group_of_its_own(
@@ -113,7 +112,7 @@ async def test_the_shell_s_end_is_the_end_though_a_child_holds_the_pipe(
     began = time.monotonic()
     result = await shell(bare, "sleep 50 & echo $! > pid; echo started", workspace)
     assert (result.output, result.exit_code) == (b"started\n", 0)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40
     assert await gone(await pids_in(workspace / "pid", 1))
 
 
@@ -123,7 +122,7 @@ TREE = "sleep 50 & echo $! >> pids; setsid sleep 51 & echo $! >> pids; (setsid s
 async def test_a_timeout_kills_the_tree_and_keeps_the_output(bare: ProcessSpawner, workspace: Path) -> None:
     began = time.monotonic()
     result = await shell(bare, TREE, workspace, timeout_s=2)
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 45
     assert result.timed_out
     assert result.output == b"begun\n"
     assert await gone(await pids_in(workspace / "pids", 3))
@@ -144,7 +143,7 @@ async def test_what_ignores_the_polite_signal_is_killed_too(bare: ProcessSpawner
     pids = await pids_in(workspace / "pids", 2)
     began = time.monotonic()
     await process.kill()
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 45
     assert await gone([*pids, process.pid])
 
 
