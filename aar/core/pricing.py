@@ -42,6 +42,7 @@ class Pricing:
         self.start()
         assert self._found is not None
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._found)), _PATIENCE_S)
+            async with asyncio.timeout(_PATIENCE_S):
+                return await asyncio.shield(asyncio.wrap_future(self._found))
         except TimeoutError:
             return None

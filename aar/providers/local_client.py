@@ -114,7 +114,8 @@ class Connection:
         self._send({**request, "id": identity})
         try:
             while not ended:
-                event = await asyncio.wait_for(self._read(), patience)
+                async with asyncio.timeout(patience):
+                    event = await self._read()
                 if event.get("id") != identity:
                     continue
                 ended = "done" in event or "error" in event

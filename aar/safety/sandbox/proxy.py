@@ -116,7 +116,8 @@ class DomainProxy:
         self._tasks.add(task)
         try:
             if len(self._tasks) <= _MOST_CONNECTIONS:
-                first = await asyncio.wait_for(reader.readexactly(1), _HEAD_TIMEOUT_S)
+                async with asyncio.timeout(_HEAD_TIMEOUT_S):
+                    first = await reader.readexactly(1)
                 await (self._socks(reader, writer) if first == b"\x05" else self._http(first, reader, writer))
         except (
             OSError,
@@ -133,7 +134,8 @@ class DomainProxy:
     # --- HTTP ---
 
     async def _http(self, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = first + await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _HEAD_TIMEOUT_S)
+        async with asyncio.timeout(_HEAD_TIMEOUT_S):
+            head = first + await reader.readuntil(b"\r\n\r\n")
         line, _, rest = head.partition(b"\r\n")
         match = _REQUEST_LINE.fullmatch(line)
         try:
@@ -165,7 +167,8 @@ class DomainProxy:
         writer.write(b"\x05\x00" if 0 in methods else b"\x05\xff")
         if 0 not in methods:
             return
-        version, command, _, kind = await asyncio.wait_for(reader.readexactly(4), _HEAD_TIMEOUT_S)
+        async with asyncio.timeout(_HEAD_TIMEOUT_S):
+            version, command, _, kind = await reader.readexactly(4)
         if kind == 3:
             raw = await reader.readexactly((await reader.readexactly(1))[0])
             host = raw.decode("latin-1")
@@ -214,7 +217,8 @@ class DomainProxy:
         failure: OSError | None = None
         for address in addresses[:4]:
             try:
-                return await asyncio.wait_for(asyncio.open_connection(address, port), _DIAL_TIMEOUT_S)
+                async with asyncio.timeout(_DIAL_TIMEOUT_S):
+                    return await asyncio.open_connection(address, port)
             except (OSError, TimeoutError) as error:
                 failure = error if str(error) else OSError("no answer")
         raise failure or OSError("no address")

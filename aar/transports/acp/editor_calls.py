@@ -78,6 +78,7 @@ class EditorCalls:
         assert task is not None
         self._open.add(task)
         try:
-            return await asyncio.wait_for(self._connection.request(method, params), _TIMEOUT_S)
+            async with asyncio.timeout(_TIMEOUT_S):
+                return await self._connection.request(method, params)
         finally:
             self._open.discard(task)

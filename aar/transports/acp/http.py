@@ -119,7 +119,8 @@ class Remote:
         self._greeting = asyncio.get_running_loop().create_future()
         self.server.connection.take(raw)
         try:
-            return await asyncio.wait_for(self._greeting, _GREETING_S)
+            async with asyncio.timeout(_GREETING_S):
+                return await self._greeting
         finally:
             self._greeting = None
 
