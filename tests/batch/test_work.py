@@ -233,25 +233,6 @@ async def test_a_begun_attempt_without_a_session_is_done_anew(tmp_path: Path) ->
     assert results[0].attempts == 2
 
 
-@pytest.mark.parametrize("named", ["", "here"])
-async def test_no_folder_is_removed_because_a_journal_names_it(
-    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An attempt on a cluster has no place here, and a journal may come with a repository."""
-    root, here = repository(tmp_path / "project"), tmp_path / "here"
-    (tmp_path / "work").mkdir()
-    (here / "project").mkdir(parents=True)
-    monkeypatch.chdir(here)
-    journal = Journal(tmp_path / "out")
-    begun = Begun(id="t0", digest=TASKS[0].digest, place=str(here) if named else "")
-    with spawner(root) as started:
-        places = Places(started, Project(root, "", "copy"), tmp_path / "work")
-        doer = LocalDoer(started, places, journal, ChildOptions(cwd=root), paths())
-        assert await doer.recover(TASKS[0], begun) == (None, 0.0)
-    journal.close()
-    assert (here / "project").is_dir()
-
-
 async def test_what_an_attempt_came_to_is_known_though_its_place_is_gone(tmp_path: Path) -> None:
     task, begun = TASKS[0], Begun(id="t0", digest=TASKS[0].digest, place=str(tmp_path / "work" / "t0-1"))
     journal = Journal(tmp_path / "out")
@@ -270,6 +251,25 @@ async def test_what_an_attempt_came_to_is_known_though_its_place_is_gone(tmp_pat
     journal = Journal(tmp_path / "out")
     assert journal.kept_result(task) is None, "what was begun anew has come to nothing yet"
     journal.close()
+
+
+@pytest.mark.parametrize("named", ["", "here"])
+async def test_no_folder_is_removed_because_a_journal_names_it(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt on a cluster has no place here, and a journal may come with a repository."""
+    root, here = repository(tmp_path / "project"), tmp_path / "here"
+    (tmp_path / "work").mkdir()
+    (here / "project").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    journal = Journal(tmp_path / "out")
+    begun = Begun(id="t0", digest=TASKS[0].digest, place=str(here) if named else "")
+    with spawner(root) as started:
+        places = Places(started, Project(root, "", "copy"), tmp_path / "work")
+        doer = LocalDoer(started, places, journal, ChildOptions(cwd=root), paths())
+        assert await doer.recover(TASKS[0], begun) == (None, 0.0)
+    journal.close()
+    assert (here / "project").is_dir()
 
 
 async def test_a_session_that_is_still_held_is_waited_for(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ async def test_whatever_is_no_sound_answer_is_no(
         spawner,
         tmp_path,
         lambda rule, scope: save_rule(base, policy, rule, scope),
-        timeout_s=1.0 if "sleep" in body else 60.0,
+        timeout_s=2.0 if "sleep" in body else 60.0,
     )
     began = time.monotonic()
     answer = await approver.decide(request_for(command="mkdir a"))

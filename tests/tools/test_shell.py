@@ -95,9 +95,9 @@ async def test_a_failing_command_tells_its_exit_code_and_is_no_tool_error(bench:
 
 async def test_a_timeout_keeps_the_output_and_says_how_to_go_on(bench: Bench) -> None:
     began = time.monotonic()
-    outcome = await bench.bash("echo part; sleep 60", timeout_s=1.2)
+    outcome = await bench.bash("echo part; sleep 60", timeout_s=2)
     assert time.monotonic() - began < 30
-    assert outcome.output.startswith("Error [timeout]: the command was killed after 1.2 s")
+    assert outcome.output.startswith("Error [timeout]: the command was killed after 2 s")
     assert outcome.output.endswith("part")
     assert "background" in outcome.output
     assert (outcome.is_error, outcome.category) == (True, ToolCategory.TIMEOUT)
@@ -134,8 +134,8 @@ async def test_a_cancelled_command_dies_also_where_it_could_go_to_the_background
 
 
 async def test_the_timeout_comes_from_the_settings_when_none_is_given(bench: Bench) -> None:
-    outcome = await bench.bash("sleep 60", bench.context(settings={"bash.timeout": 0.2}))
-    assert "after 0.2 s" in outcome.output
+    outcome = await bench.bash("sleep 60", bench.context(settings={"bash.timeout": 2}))
+    assert "after 2 s" in outcome.output
 
 
 async def test_long_output_is_cut_and_can_be_read_in_full(bench: Bench) -> None:

@@ -15,8 +15,8 @@ from aar.transports.tui import activity, header
 from aar.transports.tui.app import AarApp
 from aar.transports.tui.approvals import ApprovalPanel
 from aar.transports.tui.transcript import Transcript, cards
-from tests.tui.screens import screen_text
-from tests.tui.test_screens import project, until
+from tests.tui.screens import screen_text, until
+from tests.tui.test_screens import project
 
 __all__ = ["project"]
 
