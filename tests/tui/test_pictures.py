@@ -14,7 +14,9 @@ from aar.config.paths import paths
 from aar.transports.tui import activity, header
 from aar.transports.tui.app import AarApp
 from aar.transports.tui.approvals import ApprovalPanel
-from aar.transports.tui.transcript import Transcript, cards
+from aar.transports.tui.blocks import ThinkingBlock, ToolBlock
+from aar.transports.tui.presenter import Changes, Presenter
+from aar.transports.tui.transcript import Transcript
 from tests.tui.screens import screen_text, until
 from tests.tui.test_screens import project
 
@@ -43,12 +45,26 @@ ANSWER = {
 FAILURE = {"status": 400, "error": "the server says no [bold]markup[/] \x1b[31m"}
 
 
+def timeless(drain: Callable[[Presenter], Changes]) -> Callable[[Presenter], Changes]:
+    """Let nothing that is drawn tell how long it took."""
+
+    def timeless_drain(presenter: Presenter) -> Changes:
+        for block in presenter.blocks:
+            if isinstance(block, ToolBlock):
+                block.duration_ms = None
+            elif isinstance(block, ThinkingBlock) and block.seconds is not None:
+                block.seconds = 0.0
+        return drain(presenter)
+
+    return timeless_drain
+
+
 @pytest.fixture
 def take(snap_compare: Compare, project: Path, monkeypatch: pytest.MonkeyPatch) -> Take:
     """Play a scripted session in a small project and compare its screen; times and tokens stand still."""
     monkeypatch.setattr(activity, "elapsed", lambda seconds: "7 s")
     monkeypatch.setattr(activity, "tokens", lambda count: "3.2k")
-    monkeypatch.setattr(cards, "duration", lambda seconds: "0.1 s")
+    monkeypatch.setattr(Presenter, "drain", timeless(Presenter.drain))
     monkeypatch.setattr(header, "_gauge", lambda status, plain: "")
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
@@ -66,6 +82,9 @@ def take(snap_compare: Compare, project: Path, monkeypatch: pytest.MonkeyPatch) 
             if app.conversation is None or app.conversation.runtime.wall() != "bubblewrap":
                 pytest.skip("the pictures show bubblewrap")
             await act(app, pilot)
+            # What came last is drawn, text that came in a rush to its end.
+            await until(pilot, lambda: app._flush_timer is None)
+            await until(pilot, lambda: not app.screen_stack[0].query_one(Transcript).document.unfinished)
             await pilot.pause()
 
         return snap_compare(app, terminal_size=size, run_before=play)

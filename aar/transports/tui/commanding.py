@@ -44,6 +44,7 @@ class CommandController:
         self._options = options
         self._context: Context | None = None
         self._waiting: list[str] = []
+        self._palette_wanted = False
 
     def connected(self, connection: Connection) -> None:
         """Take the open session; what was typed meanwhile runs now."""
@@ -57,6 +58,8 @@ class CommandController:
         waiting, self._waiting = self._waiting, []
         for line in waiting:
             self.run(line)
+        if self._palette_wanted:
+            self.open_palette()
 
     @property
     def registry(self) -> Registry | None:
@@ -168,8 +171,9 @@ class CommandController:
         self._app.push_screen(Picker(choice.title, rows_of(choice), hint=choice.note), taken)
 
     def open_palette(self) -> None:
-        """Show all commands to choose from."""
+        """Show all commands to choose from, once the session stands."""
         context = self._context
+        self._palette_wanted = context is None
         if context is None:
             return
         from aar.transports.tui.palette import Palette, needs_words
