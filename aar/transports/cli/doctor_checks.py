@@ -150,8 +150,18 @@ def _config_problems(own: Paths, options: dict[str, Any], problem: str) -> Itera
             told += validate_file(file)
         except AarError as error:
             told.append(str(error))
-    for sentence in told or [problem]:
-        yield Check("config", "fail", sentence, fix if told else "repair the file, or move it away")
+    for sentence in told:
+        yield Check("config", "fail", sentence, fix)
+    if not told:
+        # No file of the user's is wrong: the sentence itself says what to do.
+        yield Check("config" if _here_exists(options) else "folder", "fail", problem)
+
+
+def _here_exists(options: dict[str, Any]) -> bool:
+    try:
+        return (options.get("cwd") or Path.cwd()).expanduser().is_dir()
+    except (OSError, RuntimeError):
+        return False
 
 
 def _config_files(own: Paths, base: Base) -> str:

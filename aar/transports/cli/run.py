@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError, UsageError
 from aar.protocol.state import ExitCode
 from aar.transports.cli.failures import Interrupted, failure
 from aar.transports.cli.options import runtime_options, take_runtime_options
@@ -202,6 +202,9 @@ async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
                 signals.cancels(lambda: None)
                 await session.aclose()
                 _forget_unused(runtime, session)
+                if session.lost is not None:
+                    # The last thing that is told: nobody watches any more.
+                    show.note(session.lost)
         except asyncio.CancelledError:
             if signals.ended_by is not None:
                 raise Interrupted(signals.ended_by) from None
@@ -262,7 +265,7 @@ def _load_images(paths: tuple[Path, ...]) -> list[Any]:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise UsageError(f"--image {path} cannot be read: {error.strerror}.") from error
+            raise NotThereError(f"--image {path} cannot be read: {error.strerror}.") from error
         blocks.append(ImageBlock(media_type=media_type, data=base64.b64encode(data).decode(), name=path.name))
     return blocks
 
@@ -423,9 +426,9 @@ def _check(options: RunOptions) -> None:
     if file is None:
         return
     if file.is_dir() or not file.parent.is_dir():
-        raise UsageError(f"--output-last-message {file}: name a file in a folder that exists.")
+        raise NotThereError(f"--output-last-message {file}: name a file in a folder that exists.")
     if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise UsageError(f"--output-last-message {file} cannot be written: no permission.")
+        raise NotThereError(f"--output-last-message {file} cannot be written: no permission.")
 
 
 def _check_input(options: RunOptions) -> None:
