@@ -120,9 +120,9 @@ def problems(layer: Layer) -> list[str]:
 
 def _placed(place: str, text: str) -> str:
     """Return a sentence with its place before it; a flag that is the key is not named twice."""
-    flag, _, key = place.partition(" ")
-    named_twice = flag == "--set" and text.startswith(f"{key}:")
-    return f"{flag} {text}" if named_twice else f"{place}: {text}"
+    before, _, key = place.rpartition(" ")
+    named_twice = before in ("--set", "The flag for") and text.startswith(f"{key}:")
+    return f"{before} {text}" if named_twice else f"{place}: {text}"
 
 
 def lookup(values: Mapping[str, Any], path: KeyPath) -> Any:

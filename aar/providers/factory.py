@@ -86,7 +86,11 @@ def make_provider(
     if preset.kind == "local":
         from aar.providers.local import LocalProvider
 
-        return LocalProvider(config.providers.get("local"), data_dir, runtime_dir)
+        local = LocalProvider(config.providers.get("local"), data_dir, runtime_dir)
+        unknown = local.unknown(model)
+        if unknown is not None:
+            raise ConfigurationError(unknown)
+        return local
     if preset.kind == "anthropic":
         from aar.providers.anthropic_setup import make_anthropic
 

@@ -55,6 +55,7 @@ run --output-schema nobody.json hi
 run --system-prompt nobody.md hi
 run --output-last-message nobody/x hi
 run --model scripted/nobody.json hi
+run --model local/nobody hi
 run --set nobody.key=1 hi
 acp --cwd nobody
 acp --http --allow-dir nobody
@@ -66,6 +67,8 @@ agents nobody
 run --nobody hi
 run --max-steps 0 hi
 run --mode nobody hi
+run --timeout nan hi
+run --max-cost nan hi
 run --set nothing hi
 run --image notes.txt hi
 run --at 3 hi

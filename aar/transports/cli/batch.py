@@ -14,7 +14,7 @@ import click
 from aar.protocol.errors import UsageError
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.failures import Interrupted
-from aar.transports.cli.options import runtime_options, take_runtime_options
+from aar.transports.cli.options import POSITIVE, runtime_options, take_runtime_options
 from aar.transports.cli.signals import Signals, interruptible
 
 if TYPE_CHECKING:
@@ -40,19 +40,19 @@ _FLAGS = {"config_file": "--config", "sets": "--set", "add_dirs": "--add-dir", "
 @click.option("--max-steps", type=click.IntRange(min=1), help="Model requests of a task at most.")
 @click.option(
     "--max-cost",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="USD",
     help="US dollars of a task at most.",
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="SECONDS",
     help="Seconds of a task at most.",
 )
 @click.option(
     "--budget",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="USD",
     help="US dollars of all tasks together at most.",
 )

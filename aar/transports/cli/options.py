@@ -13,6 +13,22 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _MODES = click.Choice(["plan", "ask", "edit", "auto", "unsafe"])
 _PATH = click.Path(path_type=Path)
 
+
+class _Positive(click.FloatRange):
+    """A number above 0; the range alone would let `nan` pass, which is neither above nor below anything."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
+POSITIVE = _Positive()
+
 _OPTIONS = {
     "model": click.option("--model", metavar="PROVIDER/MODEL", help="Which model answers."),
     "base_url": click.option("--base-url", metavar="URL", help="Address of the model's server."),

@@ -15,7 +15,7 @@ from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.console import Console
 from aar.transports.cli.groups import NearestGroup
-from aar.transports.cli.options import runtime_options, take_runtime_options
+from aar.transports.cli.options import POSITIVE, runtime_options, take_runtime_options
 
 if TYPE_CHECKING:
     from aar.core.agent import RunResult
@@ -162,12 +162,10 @@ async def _edit(session_id: str) -> None:
     show_default=True,
     help="What is written.",
 )
-@click.option(
-    "--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="US dollars at most."
-)
+@click.option("--max-cost", type=POSITIVE, metavar="USD", help="US dollars at most.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="SECONDS",
     help="Wall-clock seconds at most.",
 )

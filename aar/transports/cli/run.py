@@ -14,7 +14,7 @@ import click
 from aar.protocol.errors import NotThereError, UsageError
 from aar.protocol.state import ExitCode
 from aar.transports.cli.failures import Interrupted, failure
-from aar.transports.cli.options import runtime_options, take_runtime_options
+from aar.transports.cli.options import POSITIVE, runtime_options, take_runtime_options
 from aar.transports.cli.prompt_input import read_prompt
 from aar.transports.cli.show import Show
 from aar.transports.cli.signals import Signals, interruptible
@@ -108,12 +108,10 @@ def _wanted_output(args: list[str]) -> str:
     help="Also write the answer to FILE.",
 )
 @click.option("--max-steps", type=click.IntRange(min=1), help="Model requests at most.")
-@click.option(
-    "--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="US dollars at most."
-)
+@click.option("--max-cost", type=POSITIVE, metavar="USD", help="US dollars at most.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="SECONDS",
     help="Wall-clock seconds at most.",
 )

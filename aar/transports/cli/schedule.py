@@ -17,6 +17,7 @@ from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.console import Console
 from aar.transports.cli.groups import NearestGroup
+from aar.transports.cli.options import POSITIVE
 
 if TYPE_CHECKING:
     from aar.orchestration.batch_results import TaskResult
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from aar.runtime import Base
     from aar.safety.spawn import ProcessSpawner
 
-_MONEY = click.FloatRange(min=0, min_open=True)
+_MONEY = POSITIVE
 
 
 @click.group(cls=NearestGroup)

@@ -15,6 +15,7 @@ from aar.protocol.errors import ConfigurationError, StorageError, UsageError
 from aar.protocol.events import Event
 from aar.protocol.state import ExitCode
 from aar.runtime import open_base
+from aar.transports.cli.options import POSITIVE
 
 _LONGEST_S = 3.0
 """Longest pause while a session plays by itself: nobody wants to wait for a slow test again."""
@@ -24,7 +25,7 @@ _LONGEST_S = 3.0
 @click.argument("session_id", metavar="ID")
 @click.option(
     "--speed",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="FACTOR",
     help="Play by itself, FACTOR times as fast as it was; else each step waits for a key.",
 )
