@@ -88,6 +88,20 @@ def test_corrupt_session_files_are_survived_by_runs_and_lists(project: Path, hel
     assert "newer" in newer.json["error"]["message"]
 
 
+def test_sessions_that_cannot_be_kept_do_not_stop_the_run(project: Path, hello: str) -> None:
+    from aar.config.paths import project_key
+
+    folder = home() / "sessions" / project_key(project)
+    folder.parent.mkdir()
+    folder.write_text("no folder")
+    ran = aar("run", "--model", hello, "hi", cwd=project)
+    assert (ran.code, ran.out) == (0, "Hello there.\n")
+    assert "could not be saved" in ran.err.splitlines()[-1]
+    refused = aar("run", "--model", hello, "--set", "session.audit=true", "hi", cwd=project)
+    assert (refused.code, refused.err.count("\n")) == (3, 1)
+    assert "cannot be audited" in refused.err
+
+
 def test_a_full_disk_does_not_stop_the_run(project: Path, tmp_path: Path) -> None:
     model = script(tmp_path / "s.json", call("read_file", path="notes.txt"), "Still here.")
 

@@ -134,6 +134,11 @@ def test_what_was_meant_is_told(
     assert told in capsys.readouterr().err
 
 
+def test_a_task_without_its_command_is_told_which_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["fix the bug"]) == 2
+    assert 'aar run "fix the bug"' in capsys.readouterr().err
+
+
 def test_nothing_is_deleted_or_copied_that_nobody_can_mean(project: Path, hello: str) -> None:
     session = aar("run", "--output", "json", "--model", hello, "hi", cwd=project).json["session_id"]
     silent = aar("sessions", "delete", session, cwd=project, stdin="")

@@ -179,15 +179,16 @@ def _trust(base: Base) -> Check:
         return Check("trust", "ok", f"{base.workspace} brings nothing along that would act")
     count = len(question.items)
     what = f"{count} file{'s' if count > 1 else ''} of {base.workspace}"
+    idle = "do not act" if count > 1 else "does not act"
     if base.trusted:
         own = base.workspace / PROJECT_FILE
         detail = f"{what} may act" + (f", with the settings of {own}" if own.exists() else "")
         return Check("trust", "ok", detail)
     if not question.possible:
-        return Check("trust", "warn", f"{what} do not act: there is too much to look at", "move some away")
+        return Check("trust", "warn", f"{what} {idle}: there is too much to look at", "move some away")
     changed = ": changed since it was trusted" if question.changed else ""
     fix = "`aar trust --show` lists them, `aar trust` lets them act"
-    return Check("trust", "warn", f"{what} do not act{changed}", fix)
+    return Check("trust", "warn", f"{what} {idle}{changed}", fix)
 
 
 def _servers(base: Base) -> Check:
@@ -290,6 +291,9 @@ def _sessions(own: Paths) -> Check:
     """Look at the names, sizes and last bytes of all files, and into the ends of the newest."""
     from aar.memory.session_store import SessionStore
 
+    if own.sessions.is_dir() and not os.access(own.sessions, os.R_OK | os.W_OK | os.X_OK):
+        fix = f"run: chmod u+rwx {own.sessions}"
+        return Check("sessions", "warn", f"{own.sessions} cannot be read or written: no session is kept", fix)
     files = [path for path in own.sessions.glob("*/*.jsonl") if path.is_file()]
     total = sum(path.stat().st_size for path in files)
     newest = sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True)[:_NEWEST]
