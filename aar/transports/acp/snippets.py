@@ -78,7 +78,7 @@ def command() -> list[str]:
     # The one beside this interpreter: another project's program may have the name on the way there.
     beside = Path(sys.executable).with_name("aar")
     found = str(beside) if beside.is_file() else shutil.which("aar")
-    return [found, "acp"] if found else [sys.executable, "-m", "aar", "acp"]
+    return [found, "acp"] if found else [sys.executable, "-P", "-m", "aar", "acp"]
 
 
 def snippet(editor: str) -> str:
