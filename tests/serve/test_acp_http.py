@@ -173,6 +173,20 @@ async def test_sessions_work_only_in_folders_that_the_server_was_given(project: 
     assert aar("sessions", "show", theirs, cwd=secret).code == 0
 
 
+async def test_sessions_of_a_folder_in_a_project_are_found_again(project: Path, tmp_path: Path) -> None:
+    model = script(tmp_path / "m.json", "Hi.", select="history")
+    (project / "sub").mkdir()
+    (project / "beside").mkdir()
+    folder = str(project / "sub")
+    ran = aar("run", "--model", model, "--output", "json", "Say it.", cwd=project / "sub")
+    async with remotes(model, project / "sub") as (url, _), raw(url) as ask:
+        assert "error" in await ask("session/new", cwd=str(project / "beside"), mcpServers=[])
+        known = ran.json["session_id"]
+        listed = (await ask("session/list", cwd=folder))["result"]["sessions"]
+        assert known in {session["sessionId"] for session in listed}
+        assert "result" in await ask("session/resume", sessionId=known, cwd=folder, mcpServers=[])
+
+
 async def test_a_client_that_leaves_ends_what_it_began(project: Path, tmp_path: Path) -> None:
     model = script(tmp_path / "m.json", call("bash", command="touch begun; sleep 60"), "Never.")
     async with remotes(model, project) as (url, served):

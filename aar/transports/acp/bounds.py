@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from aar.config.paths import project_root
 from aar.transports.acp.messages import invalid_params
 
 
@@ -17,6 +18,7 @@ class Bounds:
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self._folders = tuple(dict.fromkeys(folder.resolve() for folder in folders))
+        self._projects = frozenset(project_root(folder) for folder in self._folders)
 
     def hold(self, folder: Path) -> bool:
         """Tell whether a folder is inside, wherever links on its way lead."""
@@ -24,6 +26,10 @@ class Bounds:
             return any(folder.resolve().is_relative_to(own) for own in self._folders)
         except (OSError, RuntimeError):
             return False
+
+    def hold_session(self, cwd: Path) -> bool:
+        """Tell whether a stored session is one of these folders; it names the project that a folder is in."""
+        return self.hold(cwd) or cwd in self._projects
 
     def demand(self, folder: Path, key: str) -> None:
         """Raise `RpcError` for a folder that is not inside; whether it exists stays untold.

@@ -140,4 +140,4 @@ def delete_session(session_id: str, bounds: Bounds | None = None) -> None:
 
 
 def _inside(cwd: str, bounds: Bounds | None) -> bool:
-    return bounds is None or bounds.hold(Path(cwd))
+    return bounds is None or bounds.hold_session(Path(cwd))
