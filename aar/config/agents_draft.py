@@ -110,7 +110,7 @@ def _layout(paths: Sequence[str]) -> str:
     if not rows:
         return ""
     whole = _contents(paths)
-    return f"## Layout\n\n{whole[:1].upper()}{whole[1:]} in all.\n\n" + "\n".join(rows)
+    return f"## Layout\n\nIn all {whole}.\n\n" + "\n".join(rows)
 
 
 def _contents(paths: Sequence[str]) -> str:

@@ -115,7 +115,14 @@ def problems(layer: Layer) -> list[str]:
     if layer.name != "flags" and lookup(layer.values, ("permissions", "mode")) == "unsafe":
         text = "permissions.mode: unsafe can be given only for one run, with --mode unsafe."
         found.append((("permissions", "mode"), text, "unsafe"))
-    return [f"{layer.where(path)}: {text}" for path, text, _kind in found]
+    return [_placed(layer.where(path), text) for path, text, _kind in found]
+
+
+def _placed(place: str, text: str) -> str:
+    """Return a sentence with its place before it; a flag that is the key is not named twice."""
+    before, _, key = place.rpartition(" ")
+    named_twice = before in ("--set", "The flag for") and text.startswith(f"{key}:")
+    return f"{before} {text}" if named_twice else f"{place}: {text}"
 
 
 def lookup(values: Mapping[str, Any], path: KeyPath) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError
 from aar.protocol.late import late_pattern
 from aar.protocol.messages import ContentBlock, TextBlock
 from aar.protocol.state import ExitCode, StopReason
@@ -88,16 +88,16 @@ def load_schema(path: Path) -> OutputSchema:
     """Read a schema.
 
     Raises:
-        UsageError: The file cannot be read, or it is no JSON Schema of an object.
+        NotThereError: The file cannot be read, or it is no JSON Schema of an object.
     """
     try:
         schema = json.loads(path.read_bytes())
     except OSError as error:
-        raise UsageError(f"--output-schema {path} cannot be read: {error.strerror}.") from error
+        raise NotThereError(f"--output-schema {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:
-        raise UsageError(f"--output-schema {path} is not JSON: {error}.") from error
+        raise NotThereError(f"--output-schema {path} is not JSON: {error}.") from error
     if not isinstance(schema, dict):
-        raise UsageError(f"--output-schema {path}: a JSON Schema is an object.")
+        raise NotThereError(f"--output-schema {path}: a JSON Schema is an object.")
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import validator_for
 
@@ -105,7 +105,7 @@ def load_schema(path: Path) -> OutputSchema:
     try:
         validator_for(fields).check_schema(fields)
     except SchemaError as error:
-        raise UsageError(f"--output-schema {path} is no JSON Schema: {error.message}.") from None
+        raise NotThereError(f"--output-schema {path} is no JSON Schema: {error.message}.") from None
     return OutputSchema(fields)
 
 

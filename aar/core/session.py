@@ -60,6 +60,7 @@ class Session:
         totals: Numbers and facts of the session.
         last_seq: Seq of the last stored event; 0: none.
         opened_seq: Seq of the event that told that this process opened the session.
+        lost: When it was closed with events that could not be saved: what to tell of that.
         before_close: Awaited, last first, before `aclose` ends it.
     """
 
@@ -70,6 +71,7 @@ class Session:
         self.totals = TotalsFold()
         self.last_seq = 0
         self.opened_seq = 0
+        self.lost: str | None = None
         self._store = store
         self._file = file
         self._last_id = ""
@@ -132,9 +134,12 @@ class Session:
         The original may be open elsewhere. Events keep ``id`` and ``seq``; session and trace are new.
 
         Raises:
-            StorageError: There is no such session, its format is newer, or nothing stands before ``seq``.
+            StorageError: There is no such session, its format is newer, or it has no event ``seq``.
         """
         origin = cls._origin(store, session_id)
+        last = store.tail(session_id, 1)
+        if seq is not None and last and last[0].seq is not None and last[0].seq < seq:
+            raise StorageError(f"The session {session_id} ends with event {last[0].seq}; there is no {seq}.")
         cwd = (cwd or Path(origin.cwd or Path.cwd())).resolve()
         new = new_id()
         file = store.create(new, cwd)
@@ -430,6 +435,7 @@ class Session:
                 f"{unsaved} events of this session could not be saved ({self._file.error}) and end with aar. "
                 "Make room or give aar the right to write before you go on."
             )
+            self.lost = message
             self.append(Notice(level="error", code="store_lost", message=message))
         await self._watchers.finish()
         self.close()

@@ -346,7 +346,10 @@ class ServerLink:
 
     def _on_end(self, why: str) -> None:
         last = self.stderr_tail().strip().splitlines()
-        self._break(f"{why} Its last words: {last[-1][:300]}" if last else why)
+        words = "It wrote nothing to standard error."
+        if last:
+            words = f"Its last words: {last[-1][:300].rstrip(' .')}."
+        self._break(f"{sanitize(why)} {words}")
 
     def _break(self, why: str) -> None:
         """Give the connection up: who wants to call waits for the next one."""

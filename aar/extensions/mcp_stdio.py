@@ -29,6 +29,7 @@ _MAX_WAITING = 64_000_000
 _FLOOD_MESSAGES = 20_000
 _FLOOD_S = 5.0
 _GRACE_S = 1.0
+_STRAY_BYTES = 300
 
 
 class _Lines:
@@ -43,6 +44,7 @@ class _Lines:
         self._wake = asyncio.Event()
         self._ended = False
         self.failure: str | None = None
+        self.stray = b""
         self.over = asyncio.Event()
 
     def add(self, data: bytes) -> None:
@@ -54,6 +56,8 @@ class _Lines:
             *lines, rest = bytes(self._partial).split(b"\n")
             self._partial = bytearray(rest)
             for line in lines:
+                if not self.stray and not line.lstrip().startswith(b"{"):
+                    self.stray = line.strip()  # what a program that is no server says, such as its usage
                 self._bytes += len(line)
                 self._waiting.append(line)
             self._watch(len(lines))
@@ -203,5 +207,7 @@ async def _watch(
         await process.kill()
     else:
         code = (await process.wait()).exit_code
-        on_end("The server ended." if code == 0 else f"The server ended with exit code {code}.")
+        stray = lines.stray[:_STRAY_BYTES].decode("utf-8", "replace")
+        said = f" Instead of a message it wrote: {stray}" if stray else ""
+        on_end(f"The server ended with exit code {code}.{said}")
     lines.end()

@@ -18,7 +18,7 @@ from aar.config.paths import ensure
 from aar.memory.notes_check import doubts, similar_notes
 from aar.memory.notes_format import checked, note_of, render
 from aar.memory.notes_index import NotesIndex
-from aar.protocol.errors import StorageError, UsageError
+from aar.protocol.errors import NotThereError, StorageError, UsageError
 from aar.protocol.notes import Note, NoteHit, NoteScope
 
 MAX_NOTES = 2000
@@ -111,7 +111,7 @@ class NoteStore:
         if found is None:
             near = get_close_matches(bare, [note.name for note in notes], 1, 0.5)
             hint = f"Did you mean {near[0]}?" if near else "`aar memory list` shows all."
-            raise UsageError(f"There is no note {bare[:80]!r}. {hint}")
+            raise NotThereError(f"There is no note {bare[:80]!r}. {hint}")
         return found
 
     def search(self, query: str, tags: Sequence[str] = (), limit: int = 10) -> list[NoteHit]:
@@ -202,7 +202,7 @@ class NoteStore:
     def _folder(self, scope: NoteScope) -> Path:
         folder = self.user if scope == "user" else self.project
         if folder is None:
-            raise UsageError(
+            raise NotThereError(
                 "This project is not trusted, so it keeps no notes; look at it with `aar trust --show`, or "
                 "keep the note for yourself (scope user)."
             )

@@ -10,7 +10,7 @@ from aar.config.files import UnusableFileError, write_atomic
 from aar.config.front_matter import read_document
 from aar.config.paths import ensure
 from aar.memory.notes_format import note_of, render
-from aar.protocol.errors import StorageError, UsageError
+from aar.protocol.errors import NotThereError, StorageError
 from aar.protocol.notes import Note
 
 MAX_WAITING = 200
@@ -53,7 +53,7 @@ class ProposedNotes:
             ensure(self._folder)
             taken = {path.stem for path in self._folder.glob("*.md")}
             if len(taken) >= MAX_WAITING:
-                raise UsageError(
+                raise NotThereError(
                     f"{MAX_WAITING} notes wait already; look at them with `aar memory list --proposed`."
                 )
             mine = {item.name for item in self.all()}
@@ -77,7 +77,7 @@ class ProposedNotes:
             if note.name == name.strip():
                 more = {key: value for key, value in note.more.items() if key not in _PLACE}
                 return replace(note, more=more)
-        raise UsageError(
+        raise NotThereError(
             f"No note {name[:80]!r} waits here; `aar memory list --proposed` shows those that do."
         )
 

@@ -207,20 +207,28 @@ class SessionStore:
         return max(paths, key=_age, default=Path()).stem or None
 
     def list(self, cwd: Path | None = None) -> List[SessionInfo]:
-        """Return the sessions of one project, or of all, last written first; unreadable ones are left out."""
+        """Return the sessions of one project, or of all, last written first; unreadable ones are left out.
+
+        Raises:
+            StorageError: The folder of all sessions cannot be read.
+        """
         # Imported here: most commands need no database.
         from aar.memory.session_index import SessionIndex
 
-        if not self.root.is_dir():
+        if not self._is_there():
             return []
         with SessionIndex(self.root) as index:
             return index.list(cwd)
 
     def search(self, query: str, cwd: Path | None = None, limit: int = 50) -> List[Hit]:
-        """Return the sessions in which something is found; see `SessionIndex.search`."""
+        """Return the sessions in which something is found; see `SessionIndex.search`.
+
+        Raises:
+            StorageError: The folder of all sessions cannot be read.
+        """
         from aar.memory.session_index import SessionIndex
 
-        if not self.root.is_dir():
+        if not self._is_there():
             return []
         with SessionIndex(self.root) as index:
             return index.search(query, cwd, limit)
@@ -244,6 +252,13 @@ class SessionStore:
         except OSError as error:
             raise StorageError(f"The session {session_id} cannot be deleted: {error.strerror}.") from error
         shutil.rmtree(path.with_suffix(".d"), ignore_errors=True)
+
+    def _is_there(self) -> bool:
+        if not self.root.is_dir():
+            return False
+        if not os.access(self.root, os.R_OK | os.X_OK):
+            raise StorageError(f"The sessions in {self.root} cannot be read: no permission for this folder.")
+        return True
 
     def _paths(self, cwd: Path | None = None) -> List[Path]:
         pattern = f"{'*' if cwd is None else project_key(cwd)}/*{_SUFFIX}"

@@ -32,7 +32,7 @@ from aar.orchestration.work_places import (
     find_project,
     snapshot,
 )
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError
 from aar.protocol.ports import Spawner
 
 _LEAST_SHARE = 0.02
@@ -287,7 +287,7 @@ async def open_project(spawner: Spawner, journal: Journal, cwd: Path, work: Path
     root, prefix, kind = await find_project(spawner, cwd, copy=copy)
     known = journal.base
     if known and (known.get("root"), known.get("prefix")) != (str(root), prefix):
-        raise UsageError(
+        raise NotThereError(
             f"{journal.folder} has results of {known.get('root')}; give --out, or start aar there."
         )
     if kind == "copy":

@@ -59,8 +59,11 @@ class ChildOptions:
 
 
 def own_command() -> tuple[str, ...]:
-    """Return the words that start this aar once more."""
-    return (sys.executable, "-m", "aar")
+    """Return the words that start this aar once more.
+
+    ``-P``: it starts in the project's folder, whose own modules (`types.py` …) are none of aar's.
+    """
+    return (sys.executable, "-P", "-m", "aar")
 
 
 def run_words(

@@ -19,7 +19,7 @@ from aar.orchestration.batch_child import ChildOptions
 from aar.orchestration.batch_results import Begun, Journal, TaskResult
 from aar.orchestration.batch_tasks import BatchTask
 from aar.orchestration.work_places import Places
-from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError, UsageError
+from aar.protocol.errors import ConfigurationError, ErrorKind, NotThereError, ProviderError, UsageError
 from aar.protocol.ids import new_id
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ async def open_cluster(
     try:
         client: Any = await Client(address, asynchronous=True, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        raise UsageError(f"No Dask scheduler answers at {address}: {str(error)[:200]}.") from error
+        raise NotThereError(f"No Dask scheduler answers at {address}: {str(error)[:200]}.") from error
     plugin: ProjectPlugin | None = None
     try:
         plugin = await _plugin(places)

@@ -15,7 +15,7 @@ from aar.config.files import write_atomic
 from aar.memory.append import append_line
 from aar.memory.file_lock import try_lock
 from aar.orchestration.batch_tasks import BatchTask
-from aar.protocol.errors import StorageError, UsageError
+from aar.protocol.errors import NotThereError, StorageError
 from aar.protocol.usage import Usage
 
 Status = Literal["done", "failed", "not_run"]
@@ -127,7 +127,7 @@ class Journal:
             self._lock = os.open(folder / ".lock", flags, 0o600)
             if not try_lock(self._lock):
                 os.close(self._lock)
-                raise UsageError(f"Another aar batch works in {folder}; wait for it, or give --out.")
+                raise NotThereError(f"Another aar batch works in {folder}; wait for it, or give --out.")
             self._file = folder / "journal.jsonl"
             lines = self._file.read_bytes().splitlines() if self._file.exists() else []
         except OSError as error:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError
 
 MAX_BYTES: Final = 200_000_000
 
@@ -73,16 +73,16 @@ def read_tasks(file: Path) -> list[BatchTask]:
     and lines that begin with ``#`` are left out.
 
     Raises:
-        UsageError: The file cannot be read, or a line is wrong.
+        NotThereError: The file cannot be read, or a line is wrong.
     """
     try:
         if file.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{file} is larger than {MAX_BYTES // 1_000_000} MB; split it.")
+            raise NotThereError(f"{file} is larger than {MAX_BYTES // 1_000_000} MB; split it.")
         lines = file.read_bytes().decode("utf-8-sig").splitlines()
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
+        raise NotThereError(f"{file} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not UTF-8 text.") from error
+        raise NotThereError(f"{file} is not UTF-8 text.") from error
     tasks: list[BatchTask] = []
     numbers: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
@@ -90,13 +90,15 @@ def read_tasks(file: Path) -> list[BatchTask]:
             continue
         task = _named(_task(line, f"{file.name}, line {number}"), numbers)
         if task.id in numbers:
-            raise UsageError(
+            raise NotThereError(
                 f"{file.name}: lines {numbers[task.id]} and {number} have the same id '{task.id}'."
             )
         numbers[task.id] = number
         tasks.append(task)
     if not tasks:
-        raise UsageError(f'{file} has no tasks; write lines such as {{"prompt": "Fix the typo in README"}}.')
+        raise NotThereError(
+            f'{file} has no tasks; write lines such as {{"prompt": "Fix the typo in README"}}.'
+        )
     return tasks
 
 
@@ -105,20 +107,20 @@ def _task(line: str, where: str) -> BatchTask:
         data: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-        raise UsageError(f"{where} is not JSON ({reason}); a line is one object or one string.") from error
+        raise NotThereError(f"{where} is not JSON ({reason}); a line is one object or one string.") from error
     if isinstance(data, str):
         data = {"prompt": data}
     if not isinstance(data, dict):
-        raise UsageError(f'{where}: a task is an object with a "prompt", or a string.')
+        raise NotThereError(f'{where}: a task is an object with a "prompt", or a string.')
     try:
         task = BatchTask.model_validate(data)
     except ValidationError as error:
-        raise UsageError(f"{where}: {_problem(cast('dict[str, Any]', data), error)}") from error
+        raise NotThereError(f"{where}: {_problem(cast('dict[str, Any]', data), error)}") from error
     folder = Path(task.cwd)
     if folder.is_absolute() or ".." in folder.parts:
-        raise UsageError(f"{where}: cwd is a folder in the project, such as 'packages/api'.")
+        raise NotThereError(f"{where}: cwd is a folder in the project, such as 'packages/api'.")
     if not task.prompt.strip():
-        raise UsageError(f"{where}: the prompt is empty.")
+        raise NotThereError(f"{where}: the prompt is empty.")
     return task
 
 

@@ -17,7 +17,7 @@ from aar.memory.file_lock import try_lock
 from aar.orchestration.batch_results import TaskResult, money
 from aar.orchestration.batch_tasks import BatchTask
 from aar.orchestration.schedule_cron import Cron, parse_cron
-from aar.protocol.errors import StorageError, UsageError
+from aar.protocol.errors import NotThereError, StorageError
 
 Keeper = Literal["systemd", "crontab", "launchd", "none"]
 _MAX_BYTES: Final = 5_000_000
@@ -91,7 +91,7 @@ class Schedules:
         if os.sep in name or not file.is_file():
             known = ", ".join(path.stem for path in sorted(self._folder.glob("*.json")))
             hint = f"There are: {known}." if known else "`aar schedule add` makes one."
-            raise UsageError(f"There is no schedule '{name}'. {hint}")
+            raise NotThereError(f"There is no schedule '{name}'. {hint}")
         return self._read(file)
 
     def _read(self, file: Path) -> Schedule:

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
 
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError, UsageError
 
 _NAMED: Final = {
     "@hourly": "0 * * * *",
@@ -97,7 +97,7 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     near = difflib.get_close_matches(name, known, 1, 0.5)
     hint = f"did you mean {near[0]}?" if near else "take one such as Europe/Berlin or UTC."
-    raise UsageError(f"There is no time zone '{name}'; {hint}")
+    raise NotThereError(f"There is no time zone '{name}'; {hint}")
 
 
 def local_zone() -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from aar.protocol.errors import StorageError, UsageError
+from aar.protocol.errors import NotThereError, StorageError
 from aar.protocol.ports import Spawner
 from aar.safety.git_calls import run_git
 
@@ -51,7 +51,7 @@ class Git:
                 max_output=_MAX_PATCH,
             )
         except FileNotFoundError as error:
-            raise UsageError("Work trees need git, which is not here.") from error
+            raise NotThereError("Work trees need git, which is not here.") from error
         if ended.exit_code != 0:
             if not failing:
                 return None
@@ -203,7 +203,7 @@ class Places:
             await self._copy(place)
         if not place.cwd.is_dir():
             await self.remove(place)
-            raise UsageError(
+            raise NotThereError(
                 f"The project has no folder {below or self.project.prefix}, where a task begins."
             )
         return place

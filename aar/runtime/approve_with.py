@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -43,7 +45,7 @@ class ProgramApprover:
         timeout_s: Seconds after which the answer is no.
 
     Raises:
-        ConfigurationError: The command has no words.
+        ConfigurationError: The command has no words, or its program is not there.
     """
 
     def __init__(
@@ -55,6 +57,8 @@ class ProgramApprover:
             raise ConfigurationError(f"--approve-with {command!r} cannot be read: {error}.") from error
         if not self._argv:
             raise ConfigurationError("--approve-with names no program.")
+        if not _can_run(self._argv[0], cwd):
+            raise ConfigurationError(f"--approve-with {self._argv[0]}: there is no such program.")
         self._spawner, self._cwd, self._save_rule, self._timeout = spawner, cwd, save_rule, timeout_s
 
     async def decide(self, request: ApprovalRequest) -> Approval:
@@ -110,3 +114,10 @@ class ProgramApprover:
 
 class _NoAnswerError(Exception):
     """The program did not answer as it should."""
+
+
+def _can_run(program: str, cwd: Path) -> bool:
+    if "/" not in program:
+        return shutil.which(program) is not None
+    file = cwd / program
+    return file.is_file() and os.access(file, os.X_OK)

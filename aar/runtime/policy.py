@@ -100,14 +100,14 @@ def model_hosts(config: Config, base_url: str | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(host for host in found if host and not _LOOPBACK.fullmatch(host)))
 
 
-def existing_folder(path: Path) -> Path:
-    """Return a folder of ``--add-dir``, resolved.
+def existing_folder(path: Path, flag: str = "--add-dir") -> Path:
+    """Return a folder that a flag names, resolved.
 
     Raises:
         ConfigurationError: There is no such folder.
     """
     if not path.expanduser().is_dir():
-        raise ConfigurationError(f"--add-dir {path}: there is no such folder.")
+        raise ConfigurationError(f"{flag} {path}: there is no such folder.")
     return path.expanduser().resolve()
 
 

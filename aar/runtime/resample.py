@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aar.core.session import Session
 from aar.memory.memory_store import MemoryStore
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError, UsageError
 from aar.protocol.events import AssistantMessage, ToolCall, UserMessage
 from aar.protocol.messages import TextBlock
 from aar.providers.base import ProviderRequest
@@ -73,7 +73,7 @@ async def resample(runtime: Runtime, sent: Sent, count: int) -> AsyncGenerator[S
         ProviderError: The model could not be asked.
     """
     if not sent.messages:
-        raise UsageError("Nothing had been said before this step, so there is nothing to send.")
+        raise NotThereError("Nothing had been said before this step, so there is nothing to send.")
     active = runtime.active
     scratch = Session.create(MemoryStore(), cwd=runtime.workspace, model=active.name)
     budget = budget_of(runtime.base, scratch)

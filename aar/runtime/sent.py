@@ -11,7 +11,7 @@ from aar.core.prompt import tools_hash
 from aar.core.timeline import Step, timeline
 from aar.core.tokens import estimate_text, estimate_tools
 from aar.core.totals import TotalsFold
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError
 from aar.protocol.events import AssistantMessage, Event, PromptEvent, PromptLayer, Reasoning, ToolCall
 from aar.protocol.messages import (
     ImageBlock,
@@ -117,13 +117,13 @@ def sent_at(events: Iterable[Event], number: int) -> Sent:
         number: From 1, over all runs; requests of other agents do not count.
 
     Raises:
-        UsageError: There is no such step.
+        NotThereError: There is no such step.
     """
     stored = list(events)
     steps = timeline(stored)
     if not 1 <= number <= len(steps):
         has = f"steps 1 to {len(steps)}" if steps else "no answered request"
-        raise UsageError(f"The session has {has}; `aar trace --steps` lists them.")
+        raise NotThereError(f"The session has {has}; `aar trace --steps` lists them.")
     step = steps[number - 1]
     before = [event for event in stored if (event.seq or 0) < step.first_seq]
     fold, totals, prompt = MessageFold(), TotalsFold(), None

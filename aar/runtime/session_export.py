@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Literal
 
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError
 from aar.protocol.events import Event
 from aar.safety.environment import secret_values
 from aar.safety.redact import Redactor
@@ -71,4 +71,4 @@ def write(path: Path, pieces: Iterable[str]) -> None:
             temporary.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise UsageError(f"{path} cannot be written: {reason}.") from error
+        raise NotThereError(f"{path} cannot be written: {reason}.") from error

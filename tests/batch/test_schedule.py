@@ -226,7 +226,7 @@ def test_a_schedule_is_run_when_due_once_reported_and_told_to_hooks(project: Pat
     words = ("schedule", "add", "often", "* * * * *", "Look around", "--with", "none", "--mode", "plan")
     added = aar(*words, "--model", model, "--zone", "UTC", cwd=project)
     assert added.code == 0, added.err
-    assert aar(*words, cwd=project).code == 2
+    assert aar(*words, cwd=project).code == 3
     file = home / "schedules/often.json"
     assert aar("schedule", "run", "often", "--due", cwd=tmp_path).out == ""
     fields = json.loads(file.read_text())

@@ -88,6 +88,20 @@ def test_corrupt_session_files_are_survived_by_runs_and_lists(project: Path, hel
     assert "newer" in newer.json["error"]["message"]
 
 
+def test_sessions_that_cannot_be_kept_do_not_stop_the_run(project: Path, hello: str) -> None:
+    from aar.config.paths import project_key
+
+    folder = home() / "sessions" / project_key(project)
+    folder.parent.mkdir()
+    folder.write_text("no folder")
+    ran = aar("run", "--model", hello, "hi", cwd=project)
+    assert (ran.code, ran.out) == (0, "Hello there.\n")
+    assert "could not be saved" in ran.err.splitlines()[-1]
+    refused = aar("run", "--model", hello, "--set", "session.audit=true", "hi", cwd=project)
+    assert (refused.code, refused.err.count("\n")) == (3, 1)
+    assert "cannot be audited" in refused.err
+
+
 def test_a_full_disk_does_not_stop_the_run(project: Path, tmp_path: Path) -> None:
     model = script(tmp_path / "s.json", call("read_file", path="notes.txt"), "Still here.")
 
@@ -103,6 +117,7 @@ def test_a_full_disk_does_not_stop_the_run(project: Path, tmp_path: Path) -> Non
     ran = finish(start(*args, cwd=project, preexec_fn=few_bytes, env=env))
     assert (ran.code, ran.out) == (0, "Still here.\n")
     assert "cannot be saved" in ran.err
+    assert "could not be saved" in ran.err.splitlines()[-1]
     limit = 0
     ran = finish(start(*args, cwd=project, preexec_fn=few_bytes, env=env))
     assert (ran.code, ran.out, ran.err.count("\n")) == (3, "", 1)
@@ -112,13 +127,14 @@ def test_a_full_disk_does_not_stop_the_run(project: Path, tmp_path: Path) -> Non
 def test_a_folder_that_was_removed_is_one_sentence(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     command = "mkdir gone && cd gone && rmdir ../gone && exec aar_python -P -m aar"
-    for args in ("run hi", "config show", "doctor"):
+    for args in ("run hi", "config show", "doctor", "acp --http"):
         line = command.replace("aar_python", repr(os.sys.executable)) + f" {args}"  # type: ignore[attr-defined]
         env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         ended = subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, env=env, capture_output=True, text=True)
         assert "Traceback" not in ended.stderr
         assert ended.returncode == 3
         assert "removed" in ended.stderr + ended.stdout
+        assert "repair" not in ended.stdout
     assert not gone.exists()
 
 

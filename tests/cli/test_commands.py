@@ -109,7 +109,7 @@ def test_models_show_tells_what_is_known_and_refuses_names_without_a_provider(pr
     told = aar("models", "show", "openai/gpt-5", "--json", cwd=project).json
     assert (told["dialect"], told["context_window"], told["usable"]) == ("native", 400_000, False)
     assert aar("models", "show", "what", cwd=project).code == 3
-    assert aar("models", "pull", "openai/gpt-5", cwd=project).code == 2
+    assert aar("models", "pull", "openai/gpt-5", cwd=project).code == 3
 
 
 def test_a_download_that_is_not_the_published_file_is_refused_and_removed(
@@ -151,7 +151,7 @@ def test_policy_check_answers_in_json_without_model_and_trust(project: Path) -> 
 def test_a_command_behind_the_wall_gives_its_own_exit_code(project: Path, tmp_path: Path) -> None:
     ran = finish(start("sandbox", "exec", "--", "sh", "-c", "echo out; exit 7", cwd=project))
     assert (ran.code, ran.out) == (7, "out\n")
-    assert finish(start("sandbox", "exec", "--", "no-such-program", cwd=project)).code == 2
+    assert finish(start("sandbox", "exec", "--", "no-such-program", cwd=project)).code == 3
     status = aar("sandbox", "status", "--json", cwd=project).json
     assert set(status) == {"wall", "enforced", "reasons", "covers", "gaps", "allow_domains"}
 

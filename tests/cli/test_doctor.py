@@ -189,8 +189,8 @@ def test_the_archive_for_bug_reports_holds_what_helps_and_no_secret(
 def test_an_archive_overwrites_nothing_and_has_a_name_of_its_own(project: Path) -> None:
     (project / "there").write_text("mine")
     ran = aar("doctor", "--bundle", "there", cwd=project)
-    assert (ran.code, (project / "there").read_text()) == (2, "mine")
-    assert aar("doctor", "--bundle", "no/where", cwd=project).code == 2
+    assert (ran.code, (project / "there").read_text()) == (3, "mine")
+    assert aar("doctor", "--bundle", "no/where", cwd=project).code == 3
     told = aar("doctor", "--json", "--bundle", cwd=project).json
     assert told["bundle"].startswith("aar-doctor-")
     assert tarfile.is_tarfile(project / told["bundle"])

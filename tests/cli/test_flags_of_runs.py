@@ -33,7 +33,7 @@ def test_the_last_message_is_written_whole_or_the_run_says_why_not(
         ran = aar(
             "run", "--output", "json", "--model", hello, "--output-last-message", wrong, "hi", cwd=project
         )
-        assert (ran.code, ran.json["steps"]) == (2, 0)
+        assert (ran.code, ran.json["steps"]) == (3, 0)
 
 
 def test_a_run_works_in_the_folder_that_cwd_names(project: Path, tmp_path: Path) -> None:

@@ -108,6 +108,12 @@ def test_models_are_completed_with_those_of_the_config(project: Path) -> None:
     assert "ollama/" in completed(project, "aar run --model o")
 
 
+def test_keys_of_the_config_are_completed(project: Path) -> None:
+    assert completed(project, "aar config get lim") == ["limits."]
+    assert completed(project, "aar config set limits.st") == ["limits.steps"]
+    assert completed(project, "aar run --set limits.st") == ["limits.steps="]
+
+
 def test_completing_a_session_imports_nothing_heavy(project: Path) -> None:
     code = (
         "import os, sys; os.environ.update(_AAR_COMPLETE='bash_complete', COMP_WORDS='aar sessions show ', COMP_CWORD='3')\n"

@@ -88,5 +88,5 @@ def test_a_wrong_schema_is_told_before_anything_is_sent(
     if content is not None:
         file.write_text(content)
     ran, requests = run(project, file, "openai-compatible/m", [Reply(text=GOOD)])
-    assert (ran.code, requests) == (2, [])
+    assert (ran.code, requests) == (3, [])
     assert told in ran.json["error"]["message"] if ran.json["error"] else told in ran.err

@@ -134,7 +134,7 @@ def test_lists_may_be_cut_off_by_a_reader(project: Path, hello: str) -> None:
     for command in ("--help", "config show", "tools --json"):
         words = " ".join(map(repr, COMMAND))
         ended = subprocess.run(
-            ["/bin/sh", "-c", f"{words} {command} | true"],
+            ["bash", "-c", f"set -o pipefail; {words} {command} | true"],
             cwd=project,
             env=environment(),
             capture_output=True,

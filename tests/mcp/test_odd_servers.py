@@ -52,6 +52,16 @@ async def test_a_server_that_cannot_start_fails_with_its_last_words(tmp_path: Pa
         assert "no licence" in news[0]
 
 
+async def test_a_program_that_is_no_server_is_told_by_what_it_wrote(tmp_path: Path) -> None:
+    wrong = {"command": "/bin/echo", "args": ["usage: serve [OPTIONS]"]}
+    async with opened(tmp_path / "ws", {"odd": wrong, "quiet": {"command": "/bin/true"}}) as world:
+        news = " ".join(await world.bridge.settle(20))
+        assert (
+            "The server ended with exit code 0. Instead of a message it wrote: usage: serve [OPTIONS]" in news
+        )
+        assert "It wrote nothing to standard error." in world.bridge.links["quiet"].detail
+
+
 async def test_words_before_the_protocol_are_passed_over_and_made_harmless(tmp_path: Path) -> None:
     async with opened(tmp_path / "ws", {"odd": odd("noise")}) as world:
         assert await world.bridge.settle(60) == []

@@ -105,4 +105,4 @@ def test_a_killed_plan_goes_on_where_it_was_and_does_nothing_twice(tmp_path: Pat
     assert (project / "b.txt").read_text() == "b\n"
     assert "✓ 2. Second" in aar("plan", "show", cwd=project).out
     assert aar("plan", "export", "--format", "mermaid", cwd=project).out.startswith("flowchart TD")
-    assert aar("plan", "run", "--model", again, cwd=project).code == 2
+    assert aar("plan", "run", "--model", again, cwd=project).code == 3

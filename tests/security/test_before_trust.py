@@ -121,6 +121,19 @@ def test_t7_a_headless_run_is_untrusted_unless_told(project: Path, tmp_path: Pat
     assert (told.code, told.json["stop_reason"]) == (5, "max_steps")
 
 
+def test_t7_modules_of_a_project_are_not_imported_by_the_runs_of_a_batch(
+    project: Path, tmp_path: Path
+) -> None:
+    canary, tasks = tmp_path / "canary", tmp_path / "tasks.jsonl"
+    for name in ("types", "json", "click", "sitecustomize"):
+        (project / f"{name}.py").write_text(f"open({str(canary)!r}, 'w')\n")
+    tasks.write_text('"say hello"\n')
+    model = script(tmp_path / "m.json", "Hello.")
+    ran = aar("batch", tasks, "--copy", "--out", tmp_path / "out", "--model", model, cwd=project)
+    assert not canary.exists()
+    assert ran.code == 0, ran
+
+
 def test_trust_from_the_command_line_lists_trusts_and_forgets(project: Path) -> None:
     (project / "AGENTS.md").write_text("x")
     (project / ".aar").mkdir()

@@ -67,7 +67,7 @@ def test_export_writes_each_form_for_the_owner_only(place: tuple[Path, Path]) ->
     data = call(place, "sessions", "export", one, "--format", "json").out
     assert json.loads(data)["session"]["session_id"] == one
     wrong = call(place, "sessions", "export", one, "-o", place[0] / "no" / "x.md")
-    assert (wrong.code, "cannot be written" in wrong.err) == (2, True)
+    assert (wrong.code, "cannot be written" in wrong.err) == (3, True)
 
 
 def test_a_session_becomes_a_scenario_that_gives_the_same_answer(place: tuple[Path, Path]) -> None:

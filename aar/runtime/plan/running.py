@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aar.orchestration.plan_run import PlanRun, unfinished
 from aar.orchestration.plan_text import view
-from aar.protocol.errors import PlanningError, UsageError
+from aar.protocol.errors import NotThereError, PlanningError, UsageError
 from aar.protocol.events import ContextEvent, PlanEvent
 from aar.protocol.messages import TextBlock
 from aar.runtime.plan.crew import SessionCrew, reads_only
@@ -32,7 +32,7 @@ def check_runnable(runtime: Runtime, session: Session) -> PlanEvent:
     """
     plan = current(session)
     if not unfinished(plan):
-        raise UsageError("Every step of the plan is done or left out; /plan edit changes it.")
+        raise NotThereError("Every step of the plan is done or left out; /plan edit changes it.")
     problem = graph_problem(plan.items)
     if problem:
         raise PlanningError(problem)

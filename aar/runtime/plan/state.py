@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aar.orchestration.plan_text import from_markdown
-from aar.protocol.errors import PlanningError, ToolCategory, ToolFailure, UsageError
+from aar.protocol.errors import NotThereError, PlanningError, ToolCategory, ToolFailure, UsageError
 from aar.protocol.events import Notice, PlanEvent, PlanItem
 from aar.tools.builtin.planning_graph import graph_problem, left_without, with_completed
 
@@ -26,7 +26,7 @@ def current(session: Session) -> PlanEvent:
     """
     plan = session.totals.task_plan
     if plan is None or not plan.items:
-        raise UsageError("There is no plan here; /plan GOAL lets the model make one.")
+        raise NotThereError("There is no plan here; /plan GOAL lets the model make one.")
     return plan
 
 
@@ -120,7 +120,7 @@ def approve(session: Session, ids: Sequence[str] = ()) -> PlanEvent:
     plan = current(session)
     known = {item.id for item in plan.items}
     if strange := [each for each in ids if each not in known]:
-        raise UsageError(f"There is no step {', '.join(strange)}; steps are {', '.join(known_ids(plan))}.")
+        raise NotThereError(f"There is no step {', '.join(strange)}; steps are {', '.join(known_ids(plan))}.")
     items = plan.items
     if ids:
         missing = left_without(items, frozenset(ids))
@@ -154,7 +154,7 @@ def skip(session: Session, item_id: str) -> PlanEvent:
     """
     plan = current(session)
     if item_id not in known_ids(plan):
-        raise UsageError(f"There is no step {item_id}; steps are {', '.join(known_ids(plan))}.")
+        raise NotThereError(f"There is no step {item_id}; steps are {', '.join(known_ids(plan))}.")
     items = tuple(
         item.model_copy(update={"status": "skipped"}) if item.id == item_id else item for item in plan.items
     )

@@ -10,7 +10,7 @@ from aar.core.file_diffs import FileDiff, file_diff, without_hunks
 from aar.core.rewind import History, Irreversible, Scope, irreversible
 from aar.memory.checkpoint_state import FILE, LINK, PROGRAM, Entry
 from aar.memory.checkpoints import Checkpoint, CheckpointStore, Delta
-from aar.protocol.errors import StorageError, UsageError
+from aar.protocol.errors import NotThereError, StorageError
 from aar.protocol.events import CheckpointEvent, ContextEvent, Rewind
 from aar.protocol.messages import TextBlock
 from aar.runtime.undo.plan import make_plan
@@ -112,7 +112,7 @@ class Undo:
             preview: Tell only what would be done.
 
         Raises:
-            UsageError: There is nothing to undo.
+            NotThereError: There is nothing to undo.
             StorageError: The checkpoint is gone or cannot be made.
         """
         if checkpoint is not None:
@@ -120,7 +120,7 @@ class Undo:
         elif prompts is not None:
             places = self.history().prompts
             if not 1 <= prompts <= len(places):
-                raise UsageError(f"The session has {len(places)} prompts to go back over, not {prompts}.")
+                raise NotThereError(f"The session has {len(places)} prompts to go back over, not {prompts}.")
             return await self.rewind_to(places[-prompts].seq, scope, on_conflict=on_conflict, preview=preview)
         else:
             target = await before_steps(self.store, self.history(), steps, scope)
@@ -139,12 +139,12 @@ class Undo:
         """Go back to right before the prompt whose event is ``prompt_seq``.
 
         Raises:
-            UsageError: No prompt that counts has this number.
+            NotThereError: No prompt that counts has this number.
             StorageError: The checkpoint is gone or cannot be made.
         """
         history = self.history()
         if prompt_seq not in {place.seq for place in history.prompts}:
-            raise UsageError(f"Event {prompt_seq} is no prompt of the conversation as it stands.")
+            raise NotThereError(f"Event {prompt_seq} is no prompt of the conversation as it stands.")
         marks = [mark for mark in history.marks if mark.seq > prompt_seq]
         target = Target(prompt_seq - 1, None)
         if marks and scope != "conversation":
@@ -155,12 +155,12 @@ class Undo:
         """Take the last undo or rewind back.
 
         Raises:
-            UsageError: Nothing was undone, or work went on since.
+            NotThereError: Nothing was undone, or work went on since.
             StorageError: The checkpoint is gone or cannot be made.
         """
         undone = self.history().undone
         if not undone:
-            raise UsageError("There is nothing to redo: nothing was undone, or work went on since.")
+            raise NotThereError("There is nothing to redo: nothing was undone, or work went on since.")
         last = undone[-1]
         target = Target(last.to_seq, None)
         if last.before_id:
@@ -257,14 +257,14 @@ class Undo:
             shown: The difference that the user saw; when the file changed since, nothing is done.
 
         Raises:
-            UsageError: There is no such difference.
+            NotThereError: There is no such difference.
             StorageError: The file changed since ``shown``, or cannot be written.
         """
         diff, entry = await self._difference(path, checkpoint)
         if shown is not None and (shown.old, shown.new) != (diff.old, diff.new):
             raise StorageError(f"{path} has changed since it was shown; look at it again.")
         if unknown := sorted(set(hunks) - {hunk.index for hunk in diff.hunks}) if diff.hunks else []:
-            raise UsageError(f"{path} has no change number {unknown[0]}.")
+            raise NotThereError(f"{path} has no change number {unknown[0]}.")
         whole = not diff.hunks or set(hunks) == {hunk.index for hunk in diff.hunks}
         if whole and diff.old is None:
             wanted: bytes | None = None
@@ -288,12 +288,12 @@ class Undo:
     async def _difference(self, path: str, checkpoint: str | None) -> tuple[FileDiff, Delta]:
         marks = self.history().marks
         if checkpoint is None and not marks:
-            raise UsageError("The session has changed nothing yet.")
+            raise NotThereError("The session has changed nothing yet.")
         start = self.store.get(checkpoint or marks[0].checkpoint_id)
         deltas = await self.store.compare(start.state, await self.store.peek())
         found = [delta for delta in deltas if delta.path == path]
         if not found:
-            raise UsageError(f"{path} does not differ from that checkpoint.")
+            raise NotThereError(f"{path} does not differ from that checkpoint.")
         return (await self._diffs(found))[0], found[0]
 
 

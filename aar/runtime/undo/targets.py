@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aar.protocol.errors import StorageError, UsageError
+from aar.protocol.errors import NotThereError, StorageError
 
 if TYPE_CHECKING:
     from aar.core.rewind import History, Mark, Scope
@@ -28,12 +28,12 @@ async def before_steps(store: CheckpointStore, history: History, steps: int, sco
     """Return the place before the last steps that changed files; any steps for scope ``conversation``.
 
     Raises:
-        UsageError: There are not so many.
+        NotThereError: There are not so many.
     """
     if scope == "conversation":
         places = history.steps
         if not 1 <= steps <= len(places):
-            raise UsageError(f"The conversation has {len(places)} steps to go back over, not {steps}.")
+            raise NotThereError(f"The conversation has {len(places)} steps to go back over, not {steps}.")
         return Target(places[-steps].seq - 1, None)
     marks = history.marks
     following: Checkpoint | None = None
@@ -52,7 +52,7 @@ async def before_steps(store: CheckpointStore, history: History, steps: int, sco
         following = before
     done = steps - left
     what = f"changed files in only {done} of {steps} steps" if done else "changed no files"
-    raise UsageError(
+    raise NotThereError(
         f"There is nothing to undo: as it stands, this session {what}. "
         "`--prompts N` or `--scope conversation` goes back in the conversation alone."
     )

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from aar.transports.acp.bounds import Bounds
 from aar.transports.acp.messages import RpcError, error_message, kind_of, object_of, parse
 from aar.transports.acp.server import Server
 from aar.transports.serve.guard import MAX_BODY, Guard, error_body
@@ -91,10 +92,11 @@ class Remote:
 
     Args:
         options: For `open_runtime`.
+        bounds: Where it may work.
         here: Whether it is on this machine, so that its files and terminals may be used.
     """
 
-    def __init__(self, options: Mapping[str, Any], *, here: bool) -> None:
+    def __init__(self, options: Mapping[str, Any], bounds: Bounds, *, here: bool) -> None:
         self.id = secrets.token_urlsafe(24)
         self.used = time.monotonic()
         self.main = Outbox()
@@ -102,7 +104,7 @@ class Remote:
         self._streams: dict[str, Outbox] = {}
         self._routes: dict[str, str] = {}
         self._greeting: asyncio.Future[dict[str, Any]] | None = None
-        self.server = Server(self, options, here=here, bounded=True)
+        self.server = Server(self, options, here=here, bounds=bounds)
 
     @property
     def alone(self) -> bool:
@@ -181,10 +183,12 @@ class Remotes:
 
     Args:
         options: For `open_runtime`.
+        folders: Where they may work; by default the present folder.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], folders: Sequence[Path] = ()) -> None:
         self._options = options
+        self._bounds = Bounds(folders or [Path.cwd()])
         self._remotes: dict[str, Remote] = {}
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -238,7 +242,7 @@ class Remotes:
     async def _greet(self, raw: bytes, *, here: bool) -> Response:
         if len(self._remotes) >= MAX_CONNECTIONS:
             return _refused(429, f"{MAX_CONNECTIONS} clients are connected; close one of them.")
-        remote = Remote(self._options, here=here)
+        remote = Remote(self._options, self._bounds, here=here)
         answer = await remote.greet(raw)
         if "error" in answer:
             await remote.aclose()
@@ -269,9 +273,22 @@ def make_app(
 
 
 def serve_http(
-    options: Mapping[str, Any], host: str, port: int, hosts: Sequence[str], token_file: Path | None
+    options: Mapping[str, Any],
+    folders: Sequence[Path],
+    host: str,
+    port: int,
+    hosts: Sequence[str],
+    token_file: Path | None,
 ) -> int:
-    """Serve until a signal; return the exit code. Arguments as for `aar.transports.serve.command.serve`.
+    """Serve until a signal; return the exit code.
+
+    Args:
+        options: For `open_runtime`.
+        folders: Where clients may work.
+        host: As the rest, see `aar.transports.serve.command.serve`.
+        port: See there.
+        hosts: See there.
+        token_file: See there.
 
     Raises:
         AarError: The address or the file of the token cannot be used.
@@ -283,7 +300,7 @@ def serve_http(
     token = token_from(token_file)
 
     async def main() -> int:
-        remotes = Remotes(options)
+        remotes = Remotes(options, folders)
         listening = bound(host, port)
         app = make_app(remotes, token, hosts=names)
 

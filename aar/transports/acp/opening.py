@@ -16,6 +16,7 @@ from aar.memory.session_store import SessionStore
 from aar.protocol.errors import StorageError
 from aar.runtime import Runtime, open_runtime
 from aar.transports.acp import session as _session
+from aar.transports.acp.bounds import Bounds
 
 assert _session  # loaded here, ahead of the first session
 
@@ -82,7 +83,9 @@ def session_store() -> SessionStore:
     return SessionStore(paths().sessions)
 
 
-def stored_sessions(folder: Path | None, open_ids: frozenset[str]) -> list[dict[str, Any]]:
+def stored_sessions(
+    folder: Path | None, open_ids: frozenset[str], bounds: Bounds | None = None
+) -> list[dict[str, Any]]:
     """Return stored sessions as ``session/list`` tells them, last written first.
 
     Those in which nothing was said yet are left out, unless they are open.
@@ -90,6 +93,7 @@ def stored_sessions(folder: Path | None, open_ids: frozenset[str]) -> list[dict[
     Args:
         folder: Only those of the project that it belongs to.
         open_ids: Sessions that are open here.
+        bounds: Only those that worked in there.
     """
     infos = session_store().list(None if folder is None else project_root(folder))
     return [
@@ -100,20 +104,33 @@ def stored_sessions(folder: Path | None, open_ids: frozenset[str]) -> list[dict[
             **({"updatedAt": info.updated} if info.updated else {}),
         }
         for info in infos
-        if info.cwd.startswith("/") and (info.title or info.id in open_ids)
+        if info.cwd.startswith("/") and (info.title or info.id in open_ids) and _inside(info.cwd, bounds)
     ]
 
 
-def delete_session(session_id: str) -> None:
-    """Remove a stored session; one that is not there is gone already.
+def is_stored(session_id: str, bounds: Bounds | None = None) -> bool:
+    """Tell whether there is a session on disk that worked inside of ``bounds``."""
+    store = session_store()
+    try:
+        if not store.exists(session_id):
+            return False
+    except StorageError:
+        return False
+    if bounds is None:
+        return True
+    cwd = next((info.cwd for info in store.list() if info.id == session_id), "")
+    return cwd.startswith("/") and _inside(cwd, bounds)
+
+
+def delete_session(session_id: str, bounds: Bounds | None = None) -> None:
+    """Remove a stored session; one that is not there, or outside of ``bounds``, is gone already.
 
     Raises:
         StorageError: It is open in another process, or the disk refuses.
     """
-    store = session_store()
-    try:
-        if not store.exists(session_id):
-            return
-    except StorageError:
-        return
-    store.delete(session_id)
+    if is_stored(session_id, bounds):
+        session_store().delete(session_id)
+
+
+def _inside(cwd: str, bounds: Bounds | None) -> bool:
+    return bounds is None or bounds.hold_session(Path(cwd))

@@ -25,6 +25,7 @@ from aar.transports.acp.rpc import Connection, Handler, Sender
 if TYPE_CHECKING:
     from aar.core.session import Session
     from aar.runtime.parts import Runtime
+    from aar.transports.acp.bounds import Bounds
     from aar.transports.acp.session import EditorSession
 
 _PAGE = 100
@@ -42,14 +43,15 @@ class Server:
         wire: Takes what is sent to it.
         options: For `open_runtime`; the working folder comes with each session.
         here: Whether the editor is on this machine.
-        bounded: Whether clients can only make things stricter than whoever started this; see `make_runtime`.
+        bounds: Where clients may work that can only make things stricter than whoever started this; see
+            `make_runtime`. ``None``: an editor of the user, who may have any folder.
     """
 
     def __init__(
-        self, wire: Sender, options: Mapping[str, Any], *, here: bool = True, bounded: bool = False
+        self, wire: Sender, options: Mapping[str, Any], *, here: bool = True, bounds: Bounds | None = None
     ) -> None:
         self._options = dict(options)
-        self._bounded = bounded
+        self._bounds = bounds
         self._trusted: set[Path] = set()
         self._here = here
         self._client = ClientCapabilities()
@@ -146,7 +148,7 @@ class Server:
 
     async def _fork(self, params: dict[str, Any]) -> dict[str, Any]:
         session_id = _string(params, "sessionId")
-        _folder(params)
+        self._folder(params)
         await self._demand_stored(session_id)
         session = await self._open(params, lambda runtime: runtime.open_session(fork_id=session_id))
         return {"sessionId": session.session_id, **session.state()}
@@ -154,7 +156,7 @@ class Server:
     async def _known(self, params: dict[str, Any]) -> EditorSession:
         """Return a session that is open or stored."""
         session_id = _string(params, "sessionId")
-        _folder(params)
+        self._folder(params)
         if session_id in self._sessions:
             session = self._sessions[session_id]
             self._greet_soon(session)
@@ -165,25 +167,18 @@ class Server:
     async def _demand_stored(self, session_id: str) -> None:
         if session_id in self._sessions:
             return
-        from aar.protocol.errors import StorageError
-        from aar.transports.acp.opening import session_store
+        from aar.transports.acp.opening import is_stored
 
-        def exists() -> bool:
-            try:
-                return session_store().exists(session_id)
-            except StorageError:
-                return False
-
-        if not await asyncio.to_thread(exists):
+        if not await asyncio.to_thread(is_stored, session_id, self._bounds):
             raise _no_session(session_id)
 
     async def _open(
         self, params: dict[str, Any], open_session: Callable[[Runtime], Session]
     ) -> EditorSession:
         """Put a runtime together for the folder, open a session in it and connect it."""
-        folder, more = _folder(params), _more_folders(params)
+        folder, more = self._folder(params), self._more_folders(params)
         servers = _servers(params)
-        if self._bounded and any("command" in server for server in servers.values()):
+        if self._bounds is not None and any("command" in server for server in servers.values()):
             raise invalid_params("mcpServers: over HTTP servers have a url; no command is taken")
         task = asyncio.ensure_future(self._opened(folder, more, servers, open_session))
         self._opening.add(task)
@@ -205,7 +200,8 @@ class Server:
         from aar.transports.acp.session import attach
 
         options = self._options_in(folder)
-        work = asyncio.to_thread(make_runtime, options, folder, more, servers, bounded=self._bounded)
+        bounded = self._bounds is not None
+        work = asyncio.to_thread(make_runtime, options, folder, more, servers, bounded=bounded)
         made = asyncio.ensure_future(work)
         try:
             runtime = await asyncio.shield(made)
@@ -230,6 +226,30 @@ class Server:
         self._trusted.add(root)
         return {**self._options, "trust": trust}
 
+    def _folder(self, params: dict[str, Any]) -> Path:
+        folder = self._in_bounds(_absolute(params.get("cwd"), "cwd"), "cwd")
+        if not folder.is_dir():
+            raise invalid_params(f"cwd {folder} is no folder")
+        return folder
+
+    def _more_folders(self, params: dict[str, Any]) -> list[Path]:
+        key = "additionalDirectories"
+        given = params.get(key)
+        if given is None:
+            return []
+        if not is_array(given):
+            raise invalid_params(f"{key} must be a list")
+        folders = [self._in_bounds(_absolute(item, key), key) for item in given]
+        for folder in folders:
+            if not folder.is_dir():
+                raise invalid_params(f"{key}: {folder} is no folder")
+        return folders
+
+    def _in_bounds(self, folder: Path, key: str) -> Path:
+        if self._bounds is not None:
+            self._bounds.demand(folder, key)
+        return folder
+
     def _greet_soon(self, session: EditorSession) -> None:
         asyncio.get_running_loop().call_later(_GREET_AFTER_S, session.greet)
 
@@ -239,9 +259,10 @@ class Server:
         from aar.transports.acp.opening import stored_sessions
 
         cwd = params.get("cwd")
-        folder = None if cwd is None else _absolute(cwd, "cwd")
+        folder = None if cwd is None else self._in_bounds(_absolute(cwd, "cwd"), "cwd")
         start = _position(params.get("cursor"))
-        listed = await asyncio.to_thread(stored_sessions, folder, frozenset(self._sessions))
+        open_ids = frozenset(self._sessions)
+        listed = await asyncio.to_thread(stored_sessions, folder, open_ids, self._bounds)
         result: dict[str, Any] = {"sessions": listed[start : start + _PAGE]}
         if len(listed) > start + _PAGE:
             result["nextCursor"] = base64.urlsafe_b64encode(f"at:{start + _PAGE}".encode()).decode()
@@ -260,7 +281,7 @@ class Server:
             await session.aclose()
         from aar.transports.acp.opening import delete_session
 
-        await asyncio.to_thread(delete_session, session_id)
+        await asyncio.to_thread(delete_session, session_id, self._bounds)
         return {}
 
     # --- in a session ------------------------------------------------------------------------------------
@@ -313,26 +334,6 @@ def _absolute(value: object, key: str) -> Path:
     if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
         raise invalid_params(f"{key} must be an absolute path")
     return Path(value)
-
-
-def _folder(params: dict[str, Any]) -> Path:
-    folder = _absolute(params.get("cwd"), "cwd")
-    if not folder.is_dir():
-        raise invalid_params(f"cwd {folder} is no folder")
-    return folder
-
-
-def _more_folders(params: dict[str, Any]) -> list[Path]:
-    given = params.get("additionalDirectories")
-    if given is None:
-        return []
-    if not is_array(given):
-        raise invalid_params("additionalDirectories must be a list")
-    folders = [_absolute(item, "additionalDirectories") for item in given]
-    for folder in folders:
-        if not folder.is_dir():
-            raise invalid_params(f"additionalDirectories: {folder} is no folder")
-    return folders
 
 
 def _servers(params: dict[str, Any]) -> dict[str, Any]:

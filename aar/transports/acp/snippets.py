@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 from aar import __version__
 
 _DESCRIPTION = "A terminal coding assistant whose sessions are never lost"
 _NEOVIM = """\
--- CodeCompanion (~/.config/nvim): :CodeCompanionChat adapter=aar
+-- CodeCompanion, version 18 or later (~/.config/nvim): :CodeCompanionChat adapter=aar
 require("codecompanion").setup({
   adapters = {
     acp = {
@@ -22,6 +23,7 @@ require("codecompanion").setup({
           formatted_name = "aar",
           type = "acp",
           roles = { llm = "assistant", user = "user" },
+          opts = { vision = true },
           commands = { default = { COMMAND } },
           defaults = { mcpServers = {}, timeout = 20000 },
           parameters = {
@@ -44,10 +46,10 @@ require("codecompanion").setup({
   interactions = { chat = { adapter = "aar" } },
 })
 
--- avante.nvim
+-- avante.nvim, which gives an agent no variables but PATH and these
 require("avante").setup({
   provider = "aar",
-  acp_providers = { aar = { command = PROGRAM, args = { ARGS } } },
+  acp_providers = { aar = { command = PROGRAM, args = { ARGS }, env = vim.fn.environ() } },
 })"""
 _EMACS = """\
 ;; agent-shell (~/.emacs.d/init.el): M-x aar-agent-shell
@@ -66,13 +68,17 @@ _EMACS = """\
                             (agent-shell--make-acp-client
                              :command PROGRAM
                              :command-params '(ARGS)
+                             :environment-variables
+                             (agent-shell-make-environment-variables :inherit-env t)
                              :context-buffer buffer)))))"""
 
 
 def command() -> list[str]:
     """Return the command line that starts the server here."""
-    found = shutil.which("aar")
-    return [found, "acp"] if found else [sys.executable, "-m", "aar", "acp"]
+    # The one beside this interpreter: another project's program may have the name on the way there.
+    beside = Path(sys.executable).with_name("aar")
+    found = str(beside) if beside.is_file() else shutil.which("aar")
+    return [found, "acp"] if found else [sys.executable, "-P", "-m", "aar", "acp"]
 
 
 def snippet(editor: str) -> str:
@@ -90,7 +96,7 @@ def snippet(editor: str) -> str:
     if editor == "toad":
         import shlex
 
-        return f"toad acp {shlex.quote(shlex.join([program, *args]))} ."
+        return f"toad acp --title aar {shlex.quote(shlex.join([program, *args]))} ."
     quoted = [json.dumps(word) for word in (program, *args)]
     if editor == "emacs":
         return _EMACS.replace("PROGRAM", quoted[0]).replace("ARGS", " ".join(quoted[1:]))

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError
 from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.console import Console
@@ -56,7 +56,7 @@ def show(name: str, **options: object) -> None:
     profiles, _ = load_profiles(open_base(**options))  # type: ignore[arg-type] - click gives these
     item = profiles.get(name)
     if item is None:
-        raise UsageError(f"There is no agent {name!r}; `aar agents list` shows all.")
+        raise NotThereError(f"There is no agent {name!r}; `aar agents list` shows all.")
     facts = [
         ("from", item.source),
         ("tools", "all of its caller" if item.tools is None else ", ".join(item.tools)),

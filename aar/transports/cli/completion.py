@@ -1,4 +1,4 @@
-"""``aar completion``: what a shell needs to complete commands, options, sessions and models.
+"""``aar completion``: what a shell needs to complete commands, options, sessions, models and settings.
 
 A shell calls aar for each Tab, so what is completed must be cheap: names of files and tables of names, never
 the content of sessions, never the network.
@@ -84,6 +84,19 @@ def _configured(file: Path) -> list[str]:
     return [name for name in found if isinstance(name, str)]
 
 
+def complete_keys(_ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the tables of the config, or the keys of the one that is written already."""
+    from aar.config.validate import annotation_at, is_section, known
+
+    table = tuple(incomplete.split(".")[:-1])
+    sign = "=" if param.name == "sets" else ""
+    names: list[str] = []
+    for key in known(table):
+        path = (*table, key)
+        names.append(".".join(path) + ("." if is_section(annotation_at(path)) else sign))
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 _SESSION_FLAGS = ("--session", "--fork")
 _SESSION_COMMANDS = ("show", "delete", "export", "fork", "rename", "replay")
 
@@ -120,11 +133,17 @@ def _by_words(args: list[str]) -> Completer | None:
     return complete_sessions if args == ["trace"] else None
 
 
-_BY_NAME = {"session_id": complete_sessions, "fork_id": complete_sessions, "model": complete_models}
+_BY_NAME = {
+    "session_id": complete_sessions,
+    "fork_id": complete_sessions,
+    "model": complete_models,
+    "key": complete_keys,
+    "sets": complete_keys,
+}
 
 
 def attach(command: click.Command) -> None:
-    """Let parameters of ``command``, and of those below it, complete sessions and models."""
+    """Let parameters of ``command``, and of those below it, complete sessions, models and settings."""
     for param in command.params:
         complete = _BY_NAME.get(param.name or "")
         if complete is not None:

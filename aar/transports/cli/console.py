@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NoReturn, TextIO
 
-from aar.protocol.errors import AarError
+from aar.protocol.errors import AarError, UsageError
 from aar.protocol.state import ExitCode
 
 Sanitize = Callable[[str], str]
@@ -176,3 +176,21 @@ def _write(stream: TextIO, text: str) -> None:
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
         raise SystemExit(int(ExitCode.OK)) from None
+
+
+def demand_yes(question: str) -> None:
+    """Ask before something is deleted, on standard error.
+
+    Raises:
+        click.Abort: The answer is no.
+        UsageError: Nobody is there to answer.
+    """
+    import click
+
+    try:
+        click.confirm(f"{question} This cannot be undone", abort=True, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise UsageError("Nothing is deleted: nobody said yes; --yes deletes without asking.") from None

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from aar.config.paths import paths
-from aar.protocol.errors import AarError, UsageError
+from aar.protocol.errors import AarError, NotThereError
 from aar.safety.environment import is_secret_name, secret_values
 from aar.safety.redact import MARK, Redactor
 from aar.transports.cli.doctor_checks import load
@@ -62,9 +62,9 @@ def write_bundle(file: Path | None, options: dict[str, Any], report: dict[str, A
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(packed.getvalue())
     except FileExistsError as error:
-        raise UsageError(f"--bundle {target} exists already; name a new file.") from error
+        raise NotThereError(f"--bundle {target} exists already; name a new file.") from error
     except OSError as error:
-        raise UsageError(f"--bundle {target} cannot be written: {error.strerror}.") from error
+        raise NotThereError(f"--bundle {target} cannot be written: {error.strerror}.") from error
     return target
 
 

@@ -150,8 +150,18 @@ def _config_problems(own: Paths, options: dict[str, Any], problem: str) -> Itera
             told += validate_file(file)
         except AarError as error:
             told.append(str(error))
-    for sentence in told or [problem]:
-        yield Check("config", "fail", sentence, fix if told else "repair the file, or move it away")
+    for sentence in told:
+        yield Check("config", "fail", sentence, fix)
+    if not told:
+        # No file of the user's is wrong: the sentence itself says what to do.
+        yield Check("config" if _here_exists(options) else "folder", "fail", problem)
+
+
+def _here_exists(options: dict[str, Any]) -> bool:
+    try:
+        return (options.get("cwd") or Path.cwd()).expanduser().is_dir()
+    except (OSError, RuntimeError):
+        return False
 
 
 def _config_files(own: Paths, base: Base) -> str:
@@ -169,15 +179,16 @@ def _trust(base: Base) -> Check:
         return Check("trust", "ok", f"{base.workspace} brings nothing along that would act")
     count = len(question.items)
     what = f"{count} file{'s' if count > 1 else ''} of {base.workspace}"
+    idle = "do not act" if count > 1 else "does not act"
     if base.trusted:
         own = base.workspace / PROJECT_FILE
         detail = f"{what} may act" + (f", with the settings of {own}" if own.exists() else "")
         return Check("trust", "ok", detail)
     if not question.possible:
-        return Check("trust", "warn", f"{what} do not act: there is too much to look at", "move some away")
+        return Check("trust", "warn", f"{what} {idle}: there is too much to look at", "move some away")
     changed = ": changed since it was trusted" if question.changed else ""
     fix = "`aar trust --show` lists them, `aar trust` lets them act"
-    return Check("trust", "warn", f"{what} do not act{changed}", fix)
+    return Check("trust", "warn", f"{what} {idle}{changed}", fix)
 
 
 def _servers(base: Base) -> Check:
@@ -280,6 +291,9 @@ def _sessions(own: Paths) -> Check:
     """Look at the names, sizes and last bytes of all files, and into the ends of the newest."""
     from aar.memory.session_store import SessionStore
 
+    if own.sessions.is_dir() and not os.access(own.sessions, os.R_OK | os.W_OK | os.X_OK):
+        fix = f"run: chmod u+rwx {own.sessions}"
+        return Check("sessions", "warn", f"{own.sessions} cannot be read or written: no session is kept", fix)
     files = [path for path in own.sessions.glob("*/*.jsonl") if path.is_file()]
     total = sum(path.stat().st_size for path in files)
     newest = sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True)[:_NEWEST]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from aar.protocol.errors import ConfigurationError, UsageError
+from aar.protocol.errors import ConfigurationError, NotThereError, UsageError
 from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.console import Console
@@ -85,7 +85,7 @@ def inspect(name: str, as_json: bool, **options: Any) -> None:
     try:
         extension = next((item for item in manager.extensions if item.name == name), None)
         if extension is None:
-            raise UsageError(f"No extension {name!r} is in use; `aar extensions list` shows all.")
+            raise NotThereError(f"No extension {name!r} is in use; `aar extensions list` shows all.")
         if extension.failure:
             raise ConfigurationError(f"The extension {name} cannot be loaded: {extension.failure}.")
         _show(_facts(extension), as_json=as_json)
@@ -178,7 +178,9 @@ def _manager_for(base: Base, place: str) -> ExtensionManager:
         found = discover(base.paths.config / "extensions", project, use=wanted.use)
         known = {item.name: item for item in found.chosen}
         if place not in known:
-            raise UsageError(f"There is no file and no extension {place!r}; `aar extensions list` shows all.")
+            raise NotThereError(
+                f"There is no file and no extension {place!r}; `aar extensions list` shows all."
+            )
         source = known[place]
     return ExtensionManager(make_manager(base).settings, only=source)
 
@@ -199,7 +201,7 @@ def new(name: str, project: bool, **options: Any) -> None:
     folder = base.workspace / ".aar" / "extensions" if project else base.paths.config / "extensions"
     file = folder / f"{name}.py"
     if file.exists() or (folder / name).exists():
-        raise UsageError(f"There is {file} already; choose another name.")
+        raise NotThereError(f"There is {file} already; choose another name.")
     if project:
         folder.mkdir(parents=True, exist_ok=True)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from aar.protocol.errors import AarError, ErrorKind, StorageError, error_kind
 from aar.protocol.state import ExitCode, StopReason
@@ -54,10 +55,21 @@ def failure(error: BaseException) -> Failure:
     if isinstance(error, FileNotFoundError) and "temporary directory" in str(error):
         message = "No folder for temporary files can be written; make room in /tmp, or set TMPDIR to one."
         return Failure(ErrorKind.STORAGE, message, ExitCode.CONFIGURATION)
+    if isinstance(error, FileNotFoundError) and _folder_is_gone():
+        message = "The present folder was removed; change to one that exists."
+        return Failure(ErrorKind.CONFIGURATION, message, ExitCode.CONFIGURATION)
     logged = _log(error)
     more = " `aar logs` has the details." if logged else ""
     message = f"aar failed inside ({type(error).__name__}: {error}).{more}"
     return Failure(ErrorKind.INTERNAL, message, ExitCode.INTERNAL)
+
+
+def _folder_is_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _log(error: BaseException) -> bool:

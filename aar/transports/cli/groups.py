@@ -25,5 +25,7 @@ class NearestGroup(click.Group):
 
         known = self.list_commands(ctx)
         near = difflib.get_close_matches(name, known, 1)
+        if " " in name.strip() and ctx.parent is None:
+            raise click.UsageError(f'Tasks are given to a command: {ctx.command_path} run "{name}".', ctx)
         hint = f"Did you mean '{near[0]}'?" if near else f"There are: {', '.join(known)}."
         raise click.UsageError(f"There is no command '{ctx.command_path} {name}'. {hint}", ctx)

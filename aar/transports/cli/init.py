@@ -9,6 +9,7 @@ from threading import Event
 
 import click
 
+from aar.config.files import cannot_write
 from aar.config.paths import Paths, ensure, paths, project_root
 from aar.protocol.errors import ConfigurationError, StorageError
 from aar.safety.sanitize import sanitize
@@ -76,9 +77,11 @@ def _write(file: Path, text: str, mode: int) -> None:
 
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+        except OSError:
+            file.unlink()  # half a file would count as one that is there already
+            raise
     except OSError as error:
-        raise StorageError(
-            f"{file} cannot be written: {error.strerror}; make the folder writable."
-        ) from error
+        raise StorageError(cannot_write(file, error)) from error

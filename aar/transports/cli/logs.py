@@ -6,6 +6,7 @@ import click
 
 from aar.observability.diagnostics_log import tail
 from aar.runtime import open_base
+from aar.safety.sanitize import sanitize
 
 
 @click.command()
@@ -19,5 +20,8 @@ def logs(lines: int, show_path: bool) -> None:
     if show_path:
         click.echo(folder)
         return
-    for line in tail(folder, lines):
-        click.echo(line)
+    shown = tail(folder, lines)
+    for line in shown:
+        click.echo(sanitize(line))
+    if not shown:
+        click.echo(f"Nothing was logged yet in {folder}.", err=True)

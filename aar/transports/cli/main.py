@@ -137,6 +137,7 @@ def run_cli(argv: list[str]) -> int:
 
 
 def _guarded(argv: list[str]) -> int:
+    out = sys.stdout
     try:
         result: Any = cli.main(args=argv, prog_name="aar", standalone_mode=False)
         return int(result) if isinstance(result, int) else 0
@@ -151,6 +152,11 @@ def _guarded(argv: list[str]) -> int:
     except click.ClickException as error:
         return _fail(error.format_message(), 2)
     except SystemExit as done:
+        if sys.stdout is not out:
+            # The parser's own way to end a command whose reader went away: no failure, as in `| head`.
+            sys.stdout = out
+            streams.silence(out)
+            return 0
         return done.code if isinstance(done.code, int) else 1
     except BrokenPipeError:
         streams.silence(sys.stdout)

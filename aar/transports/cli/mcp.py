@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aar.protocol.errors import ConfigurationError, McpError, UsageError
+from aar.protocol.errors import ConfigurationError, McpError, NotThereError, UsageError
 from aar.protocol.state import ExitCode
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.console import Console
@@ -150,7 +150,7 @@ async def _bridge(
         if bridge is None or (name is not None and name not in bridge.links):
             known = f"there are: {', '.join(bridge.links)}" if bridge is not None else "there are none"
             which = f"MCP server {name!r}" if name else "MCP server here"
-            raise UsageError(f"There is no {which}; {known}. `aar mcp add` adds one.")
+            raise NotThereError(f"There is no {which}; {known}. `aar mcp add` adds one.")
         if name is not None:
             bridge.links = {name: bridge.links[name]}
         try:
@@ -208,7 +208,7 @@ def add(
     make_spec(name, McpServerConfig.model_validate(fields), "user", "command line")
     file = paths().user_config
     if name in _configured(file):
-        raise UsageError(
+        raise NotThereError(
             f"There is an MCP server {name} in {file}; remove it first (`aar mcp remove {name}`)."
         )
     _change(file, name, fields)
@@ -229,7 +229,7 @@ def remove(name: str) -> None:
     found = _configured(own.user_config)
     if name not in found:
         known = f"there are: {', '.join(found)}" if found else "there are none"
-        raise UsageError(f"There is no MCP server {name!r} in {own.user_config}; {known}.")
+        raise NotThereError(f"There is no MCP server {name!r} in {own.user_config}; {known}.")
     _change(own.user_config, name, None)
     spec = ServerSpec(name, McpServerConfig.model_construct(), "user", "config")
     PinStore(own.data / "mcp_pins.json", Path.cwd()).forget(spec)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.options import base_options
 
@@ -40,7 +40,7 @@ async def _login(name: str, files: tuple[Path, ...], options: dict[str, Any], *,
     specs, _ = find_servers(base, files)
     if name not in specs:
         known = f"there are: {', '.join(specs)}" if specs else "there are none"
-        raise UsageError(f"There is no MCP server {name!r}; {known}.")
+        raise NotThereError(f"There is no MCP server {name!r}; {known}.")
     spawner = ProcessSpawner(base.workspace, base.config.sandbox, own=base.own_folders)
 
     async def show(address: str) -> None:
@@ -66,5 +66,5 @@ def logout(name: str) -> None:
     from aar.extensions.mcp_logins import LoginStore
 
     if not LoginStore(paths().config).forget(name):
-        raise UsageError(f"You are not signed in to an MCP server {name!r}; see `aar auth list`.")
+        raise NotThereError(f"You are not signed in to an MCP server {name!r}; see `aar auth list`.")
     click.echo(f"The tokens of {name} are forgotten.")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from aar.protocol.errors import AarError, UsageError
+from aar.protocol.errors import AarError, NotThereError
 from aar.providers import catalog
 from aar.providers.base import ProviderCapabilities
-from aar.providers.factory import make_provider, parse_model
+from aar.providers.factory import demand_provider, make_provider, parse_model
 from aar.providers.keys import locate_key, provider_settings
 from aar.providers.presets import PRESETS
 from aar.runtime import Base, open_base
@@ -224,6 +224,7 @@ def show(name: str, as_json: bool, **values: Any) -> None:
     """Show what is known of MODEL (provider/model)."""
     base = open_base(**take_runtime_options(values))
     provider, model = parse_model(name)
+    demand_provider(provider, base.config)
     fields = describe_model(base, provider, model)
     if as_json:
         click.echo(json.dumps(fields, ensure_ascii=False))
@@ -322,7 +323,9 @@ def pull(name: str | None, url: str | None, **values: Any) -> None:
     base = open_base(**take_runtime_options(values))
     wanted = DEFAULT_WEIGHTS.name if name is None else parse_model(_with_provider(name))[1]
     if wanted != DEFAULT_WEIGHTS.name:
-        raise UsageError(f"Only local/{DEFAULT_WEIGHTS.name} can be fetched; servers have their own models.")
+        raise NotThereError(
+            f"Only local/{DEFAULT_WEIGHTS.name} can be fetched; servers have their own models."
+        )
     bar = PullBar()
     try:
         location = None if url else find_weights(None, base.paths.data)

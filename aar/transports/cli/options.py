@@ -12,7 +12,22 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _MODES = click.Choice(["plan", "ask", "edit", "auto", "unsafe"])
 _PATH = click.Path(path_type=Path)
-POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+class _Positive(click.FloatRange):
+    """A number above 0; the range alone would let `nan` pass, which is neither above nor below anything."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
+POSITIVE = _Positive()
 """Money, seconds and the like."""
 
 _OPTIONS = {

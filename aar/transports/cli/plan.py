@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError, UsageError
 from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.console import Console
@@ -116,7 +116,7 @@ def export(session_id: str | None, form: str, out: Path | None) -> None:
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{out} cannot be written: {error.strerror}.") from error
+        raise NotThereError(f"{out} cannot be written: {error.strerror}.") from error
 
 
 @plan.command()

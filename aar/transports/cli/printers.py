@@ -151,6 +151,8 @@ class TextPrinter:
                 self._note(event.message, important=True)
             case StateEvent() if event.stop_reason is StopReason.VERIFIED:
                 self._note("Verified: the check passes.")
+            case StateEvent() if event.stop_reason is StopReason.CANCELLED and event.run_id is None:
+                self._note("The last run of this session was cut off; what it had stored is here.")
             case StateEvent() if event.stop_reason is not None and event.stop_reason in REASONS:
                 self._note(REASONS[event.stop_reason], important=True)
             case _:

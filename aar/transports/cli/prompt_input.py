@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError, UsageError
 
 if TYPE_CHECKING:
     from aar.protocol.messages import ImageBlock
@@ -80,7 +80,8 @@ def read_images(paths: Sequence[Path]) -> list[ImageBlock]:
     """Return the files of ``--image``.
 
     Raises:
-        UsageError: One is of another kind, or cannot be read.
+        UsageError: One is of another kind.
+        NotThereError: One cannot be read.
     """
     import base64
 
@@ -94,6 +95,6 @@ def read_images(paths: Sequence[Path]) -> list[ImageBlock]:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise UsageError(f"--image {path} cannot be read: {error.strerror}.") from error
+            raise NotThereError(f"--image {path} cannot be read: {error.strerror}.") from error
         blocks.append(ImageBlock(media_type=media_type, data=base64.b64encode(data).decode(), name=path.name))
     return blocks

@@ -162,6 +162,9 @@ async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
                 signals.cancels(lambda: None)
                 await session.aclose()
                 _forget_unused(runtime, session)
+                if session.lost is not None:
+                    # The last thing that is told: nobody watches any more.
+                    show.note(session.lost)
         finally:
             signals.cancels(lambda: None)
             await runtime.aclose()

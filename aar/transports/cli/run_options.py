@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aar.protocol.errors import UsageError
+from aar.protocol.errors import NotThereError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ def check(options: RunOptions) -> None:
     """Refuse flags that contradict each other, and a file that cannot be written, before anything is done.
 
     Raises:
-        UsageError: So it is.
+        UsageError: Flags contradict each other.
+        NotThereError: The file cannot be written.
     """
     given = [
         flag
@@ -67,9 +68,9 @@ def check(options: RunOptions) -> None:
     if file is None:
         return
     if file.is_dir() or not file.parent.is_dir():
-        raise UsageError(f"--output-last-message {file}: name a file in a folder that exists.")
+        raise NotThereError(f"--output-last-message {file}: name a file in a folder that exists.")
     if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise UsageError(f"--output-last-message {file} cannot be written: no permission.")
+        raise NotThereError(f"--output-last-message {file} cannot be written: no permission.")
 
 
 def _check_input(options: RunOptions) -> None:

@@ -10,6 +10,7 @@ from typing import cast
 import click
 
 from aar.config.schema import Wall
+from aar.protocol.errors import NotThereError
 from aar.protocol.ports import SpawnRequest
 from aar.protocol.state import ExitCode
 from aar.runtime import open_base
@@ -75,8 +76,7 @@ async def _exec(wall: str | None, domains: tuple[str, ...], command: tuple[str, 
             SpawnRequest(argv=command, cwd=base.cwd, merge_stderr=False), _Streams().write, _Streams().error
         )
     except FileNotFoundError:
-        click.echo(f"aar: {command[0]} does not exist.", err=True)
-        return ExitCode.USAGE
+        raise NotThereError(f"{command[0]} does not exist.") from None
     finally:
         spawner.close()
     for notice in ended.notices:

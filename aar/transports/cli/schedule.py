@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aar.protocol.errors import AarError, UsageError
+from aar.protocol.errors import AarError, NotThereError, UsageError
 from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.console import Console
@@ -87,7 +87,7 @@ def add(name: str, cron: str, prompt: str, **values: Any) -> None:
         what = "the prompt is empty" if error.errors()[0]["loc"] == ("prompt",) else f"'{name}' is no name"
         raise UsageError(f"{what[:1].upper()}{what[1:]}; a name has letters, digits, - and _.") from error
     if schedules.exists(name) and not values["replace"]:
-        raise UsageError(f"There is a schedule '{name}' already; --replace puts this one in its place.")
+        raise NotThereError(f"There is a schedule '{name}' already; --replace puts this one in its place.")
     asyncio.run(_add(base, schedules, made, values["keeper"]))
 
 
@@ -187,7 +187,7 @@ def show(name: str) -> None:
     found = schedules.reports(name)
     if not found:
         schedules.get(name)
-        raise UsageError(f"'{name}' has no report yet; `aar schedule run {name}` runs it now.")
+        raise NotThereError(f"'{name}' has no report yet; `aar schedule run {name}` runs it now.")
     click.echo(sanitize(found[-1].read_text(encoding="utf-8")), nl=False)
 
 

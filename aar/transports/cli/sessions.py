@@ -23,7 +23,7 @@ from aar.protocol.messages import TextBlock
 from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
 from aar.tools.builtin.describe import describe_call
-from aar.transports.cli.console import Console
+from aar.transports.cli.console import Console, demand_yes
 from aar.transports.cli.groups import NearestGroup
 from aar.transports.cli.sessions_export import export
 from aar.transports.cli.sessions_prune import prune
@@ -90,7 +90,7 @@ def delete(session_id: str, yes: bool) -> None:
     base = open_base()
     found = base.session_id(session_id)
     if not yes:
-        click.confirm(f"Delete session {found}? This cannot be undone", abort=True)
+        demand_yes(f"Delete session {found}?")
     base.store().delete(found)
     click.echo(f"Deleted {found}.")
 

@@ -11,6 +11,7 @@ import click
 from aar.protocol.errors import StorageError, UsageError
 from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
+from aar.transports.cli.console import demand_yes
 
 _SPANS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}
 _SIZES = {"": 1, "K": 1_000, "M": 1_000_000, "G": 1_000_000_000, "T": 1_000_000_000_000}
@@ -53,11 +54,7 @@ def prune(age: str | None, size: str | None, here: bool, dry_run: bool, yes: boo
         click.echo(f"{len(plan.gone)} sessions of {_shown(freed)} would go; {left}.", err=True)
         return
     if not yes:
-        click.confirm(
-            f"Delete {len(plan.gone)} sessions of {_shown(freed)}? This cannot be undone",
-            abort=True,
-            err=True,
-        )
+        demand_yes(f"Delete {len(plan.gone)} sessions of {_shown(freed)}?")
     gone = 0
     for item in plan.gone:
         try:

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from aar.protocol.errors import ToolFailure, UsageError
+from aar.protocol.errors import NotThereError, ToolFailure
 from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.console import Console
@@ -50,8 +50,8 @@ def show(name: str, **options: object) -> None:
     found, _ = load_skills(open_base(**options))  # type: ignore[arg-type] - click gives these
     skill = found.get(name)
     if skill is None:
-        raise UsageError(f"There is no skill {name!r}; `aar skills list` shows all.")
+        raise NotThereError(f"There is no skill {name!r}; `aar skills list` shows all.")
     try:
         click.echo(sanitize(f"{skill.folder}\n\n{skill.instructions()}"))
     except ToolFailure as error:
-        raise UsageError(error.message) from error
+        raise NotThereError(error.message) from error

