@@ -66,6 +66,7 @@ class Session:
         last_seq: Seq of the last stored event; 0: none.
         opened_seq: Seq of the event that told that this process opened the session.
         problems: What was wrong with lines of the file.
+        lost: What could not be saved, in a sentence, once the session is closed; empty: nothing.
         before_close: Awaited, last first, before `aclose` ends it.
     """
 
@@ -77,6 +78,7 @@ class Session:
         self.last_id: str = ""
         self.opened_seq = 0
         self.problems: list[Problem] = []
+        self.lost = ""
         self._store = store
         self._file = file
         self._folds = SessionFolds(self._foldable)
@@ -442,8 +444,11 @@ class Session:
                 "Make room or give aar the right to write before you go on."
             )
             self.append(Notice(level="error", code="store_lost", message=message))
+            self.lost = message
         await self._watchers.finish()
         self.close()
+        if not self._file.unsaved:
+            self.lost = ""
 
     def close(self) -> None:
         """End the subscriptions and give the session free. May be called twice."""

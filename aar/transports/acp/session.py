@@ -30,6 +30,7 @@ from aar.transports.acp.messages import AUTH_REQUIRED, INTERNAL_ERROR, RpcError,
 from aar.transports.acp.questions import Questions
 from aar.transports.acp.rpc import Connection
 from aar.transports.acp.translate import Translator, Update, still_told
+from aar.transports.lost import tell_lost
 
 _NOT_HERE = frozenset({"clear", "sessions", "fork"})
 """Commands that open another session: the editor has its own list of sessions."""
@@ -100,6 +101,7 @@ class EditorSession:
         self._models: list[str] = [conversation.runtime.active.name]
         self._next_model: str | None = None
         self._told_start = False
+        self._opening = conversation.runtime.opening_notices(conversation.session)
         self._told_options: list[dict[str, Any]] = []
         self._told_panels: tuple[Panel, ...] = ()
         self._result: RunResult | None = None
@@ -207,6 +209,7 @@ class EditorSession:
 
     async def replay(self) -> None:
         """Send the whole conversation."""
+        self._opening = []
         events = await asyncio.to_thread(lambda: still_told(self.conversation.session.events()))
         teller = Translator(self, self._update, self._client, replay=True)
         for place, event in enumerate(events):
@@ -257,6 +260,8 @@ class EditorSession:
             self._told_start = True
             for notice in self.conversation.runtime.notices:
                 self._translator.notice("warning", notice, "start")
+            for event in self._opening:
+                self._translator.notice(event.level, event.message, event.id)
         line = next((block.text for block in content if isinstance(block, TextBlock)), "").strip()
         if is_command_line(line):
             return await self._command(turn, line, content)
@@ -407,6 +412,7 @@ class EditorSession:
         self._closed = True
         try:
             await self.conversation.aclose()
+            tell_lost(self.conversation.session)
         except Exception as error:
             log_failure("a session could not be closed", error)
 
