@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 from aar.config.rules_files import folder_rules
 from aar.extensions.hooks import HookRunner, Listener
 from aar.extensions.hooks_config import AfterEdit, Hook, from_claude, from_config
-from aar.memory.session_store import SessionStore
 from aar.protocol.errors import AarError, StorageError
 from aar.protocol.events import (
     ApprovalRequest,
@@ -84,8 +83,7 @@ class SessionHooks:
 
     def __init__(self, runtime: Runtime, session: Session, hooks: list[Hook], edits: list[AfterEdit]) -> None:
         self._runtime, self._session, self._edits = runtime, session, edits
-        store = runtime.store
-        file = str(store.path(session.session_id)) if isinstance(store, SessionStore) else ""
+        file = "" if session.folder is None else str(session.folder.with_suffix(".jsonl"))
         self.runner = HookRunner(
             hooks,
             runtime.spawner,

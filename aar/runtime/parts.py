@@ -170,7 +170,7 @@ class Runtime:
             title = None
         if title is not None:
             session.rename(title)
-        keep_audit(self.base, self.store, session)
+        keep_audit(self.base, session)
         return session
 
     def opening_events(self, session: Session) -> list[Event]:
@@ -308,8 +308,8 @@ class Runtime:
 
     def outputs_folder(self, session: Session) -> Path:
         """Return where long outputs of ``session`` are kept."""
-        if isinstance(self.store, SessionStore):
-            return self.store.path(session.session_id).with_suffix(".d") / "outputs"
+        if session.folder is not None:
+            return session.folder / "outputs"
         folder = self.base.paths.outputs / session.session_id
         self._temporary.append(folder)
         return folder
