@@ -112,7 +112,8 @@ class SessionFile:
         except FileNotFoundError:
             raise StorageError(f"There is no session {name}; see `aar sessions list`.") from None
         except OSError as error:
-            raise StorageError(f"The session {name} cannot be opened: {error.strerror}.") from None
+            text = f"The session {name} cannot be opened: {error.strerror}."
+            raise StorageError(f"{text} `aar run --fork {name}` goes on in a copy.") from None
         if self.newer:
             self.problems.append(Problem(1, _newer_text(name, self.newer)))
             return
