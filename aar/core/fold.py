@@ -22,9 +22,7 @@ from aar.core.turns import (
     TurnOutline,
     UserTurn,
     copies,
-    dump_turns,
     is_empty,
-    load_turns,
     outline_of,
     shrunk,
     summarised,
@@ -135,6 +133,8 @@ class MessageFold:
 
     def dump(self) -> bytes:
         """Return what `load` makes the same fold of, as lines of JSON; empty where that cannot be."""
+        from aar.core.kept_turns import dump_turns
+
         floor = self._saved[-1].seq if self._saved else self._floor
         lines = dump_turns(self._turns)
         if len(lines) < len(self._turns):
@@ -148,6 +148,8 @@ class MessageFold:
         Raises:
             ValueError: ``kept`` is not what `dump` returned.
         """
+        from aar.core.kept_turns import load_turns
+
         fold, lines = cls(), io.BytesIO(kept)
         fold._seq, fold._floor = json.loads(lines.readline())
         fold._turns = load_turns(lines)

@@ -70,12 +70,12 @@ class FoldCache:
         return folded
 
     def _read(self) -> Folded | None:
-        if self._file.stat().st_size > _MOST_BYTES:
+        with self._file.open("rb") as file:
+            if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+                return None
+            check, head, turns = file.readline(), file.readline(), file.read()
+        if _check(head, turns) != check:
             return None
-        check, _, body = self._file.read_bytes().partition(b"\n")
-        if hashlib.sha256(body).hexdigest().encode() != check:
-            return None
-        head, _, turns = body.partition(b"\n")
         told = cast("dict[str, Any]", json.loads(head))
         place = Place(*told["place"])
         if told["made_by"] != _made_by() or not self._is_of(place.offset, told["stat"], told["sha256"]):
@@ -107,12 +107,17 @@ class FoldCache:
                     "sha256": _hash(file.fileno(), place.offset),
                     "facts": facts,
                 }
-            body = b"\n".join((json.dumps(told, separators=(",", ":")).encode(), turns))
-            if len(body) < _MOST_BYTES:
+            head = json.dumps(told, separators=(",", ":")).encode() + b"\n"
+            if len(head) + len(turns) < _MOST_BYTES - _CHUNK:
                 make_private(self._file.parent)
-                check = hashlib.sha256(body).hexdigest().encode()
-                write_atomic(self._file, check + b"\n" + body, durable=False)
+                write_atomic(self._file, b"".join((_check(head, turns), head, turns)), durable=False)
                 self._at = place.offset
+
+
+def _check(head: bytes, turns: bytes) -> bytes:
+    digest = hashlib.sha256(head)
+    digest.update(turns)
+    return digest.hexdigest().encode() + b"\n"
 
 
 def _made_by() -> list[Any]:
