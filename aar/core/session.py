@@ -29,6 +29,7 @@ from aar.memory.session_store import EventFile, EventStore
 from aar.memory.stream_journal import StreamJournal
 from aar.protocol.errors import InternalError, StorageError, ToolCategory
 from aar.protocol.events import (
+    EVENT_TYPES,
     SCHEMA_VERSION,
     AssistantMessage,
     Compaction,
@@ -39,6 +40,7 @@ from aar.protocol.events import (
     PlanItem,
     ProviderMeta,
     Retry,
+    Rewind,
     SessionEvent,
     StateEvent,
     StreamChunk,
@@ -52,6 +54,9 @@ from aar.protocol.state import AgentState, StopReason, may_follow
 __all__ = ["Scope", "Session", "Subscription"]
 
 _INTERRUPTED = "The call was cut off before it had a result. It may have run in part."
+
+
+_BUT_REWINDS = frozenset(EVENT_TYPES) - {"rewind"}
 
 
 class Session:
@@ -286,6 +291,17 @@ class Session:
         if self._store.exists(self.session_id):
             yield from self._store.read(self.session_id, start_seq)
         yield from (event for event in unsaved if (event.seq or 0) >= start_seq)
+
+    def rewinds(self) -> list[Rewind]:
+        """Return where the conversation or the files went back; quicker than to look at all events.
+
+        Raises:
+            StorageError: The session cannot be read.
+        """
+        found = [parse_line(raw) for raw in self._file.unsaved]
+        if self._store.exists(self.session_id):
+            found[:0] = self._store.read(self.session_id, skip=_BUT_REWINDS)
+        return [event for event in found if isinstance(event, Rewind)]
 
     # What happens
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from aar.transports.lost import tell_lost
 _NOT_HERE = frozenset({"clear", "sessions", "fork"})
 """Commands that open another session: the editor has its own list of sessions."""
 _INTERRUPT_AGAIN_S = 0.05
+_PAGE = 500
 _STOP_REASONS = {
     StopReason.MAX_STEPS: "max_turn_requests",
     StopReason.TIMEOUT: "max_turn_requests",
@@ -210,12 +212,13 @@ class EditorSession:
     async def replay(self) -> None:
         """Send the whole conversation."""
         self._opening = []
-        events = await asyncio.to_thread(lambda: still_told(self.conversation.session.events()))
+        session = self.conversation.session
         teller = Translator(self, self._update, self._client, replay=True)
-        for place, event in enumerate(events):
-            teller.take(event)
-            if place % 500 == 499:
-                await asyncio.sleep(0)  # other sessions go on meanwhile
+        # Page by page: a long session has more events than memory should hold, and others go on meanwhile.
+        told = still_told(session.events(), await asyncio.to_thread(session.rewinds))
+        while page := await asyncio.to_thread(lambda: list(islice(told, _PAGE))):
+            for event in page:
+                teller.take(event)
         title = self.title()
         if title:
             self._update({"sessionUpdate": "session_info_update", "title": title, "updatedAt": now()})
