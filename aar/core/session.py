@@ -69,6 +69,7 @@ class Session:
         trace_id: 32 hex digits.
         cwd: Working folder.
         last_seq: Seq of the last stored event; 0: none.
+        last_id: Greatest id of a stored event.
         opened_seq: Seq of the event that told that this process opened the session.
         problems: What was wrong with lines of the file.
         lost: What could not be saved, in a sentence, once the session is closed; empty: nothing.

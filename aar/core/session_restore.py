@@ -114,18 +114,17 @@ def keep(session: Session, folds: SessionFolds, place: Place, cache: FoldCache) 
     """Keep what a long session is folded to; ``place`` is its end, with offset 0 where that is not known."""
     if not place.offset or not cache.worth(place.offset):
         return
-    try:
+    # A cache must not be in the way of anything: what cannot be kept is folded again.
+    with contextlib.suppress(StorageError, ValueError, TypeError):
         turns = folds.turns()
-    except StorageError:
-        return
-    facts = {
-        "last_seq": session.last_seq,
-        "last_id": session.last_id,
-        "trace_id": session.trace_id,
-        "problems": [(problem.line, problem.message) for problem in session.problems],
-        "folds": folds.facts(),
-    }
-    cache.save(place, facts, turns)
+        facts = {
+            "last_seq": session.last_seq,
+            "last_id": session.last_id,
+            "trace_id": session.trace_id,
+            "problems": [(problem.line, problem.message) for problem in session.problems],
+            "folds": folds.facts(),
+        }
+        cache.save(place, facts, turns)
 
 
 @contextlib.contextmanager

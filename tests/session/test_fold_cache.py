@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,9 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aar.core.session import Session
+from aar.core.totals import RunTotals, TotalsFold
 from aar.memory import event_lines, fold_cache
 from aar.memory.session_store import SessionStore
-from aar.protocol.events import AssistantMessage, Compaction, Event, Notice, Rewind, SessionEvent, ToolCall
+from aar.protocol.events import (
+    AssistantMessage,
+    Compaction,
+    Event,
+    Notice,
+    PlanEvent,
+    PlanItem,
+    Rewind,
+    SessionEvent,
+    ToolCall,
+)
+from aar.protocol.state import AgentState, StopReason
 from tests.session.sequences import chaos, check, real_history
 from tests.session.support import new_session, path_of, texts, user
 
@@ -39,7 +52,14 @@ def state_of(session: Session) -> dict[str, Any]:
         check(messages)
     notices = [event.message for event in session.events() if isinstance(event, Notice)]
     place = session.last_seq, session.trace_id, session.cwd
-    return {**told, "totals": session.totals.dump(), "notices": notices, "place": place}
+    return {**told, "totals": numbers_of(session.totals), "notices": notices, "place": place}
+
+
+def numbers_of(totals: TotalsFold) -> dict[str, Any]:
+    """Return all attributes: also one that somebody adds and forgets to keep."""
+    told = {name: value for name, value in vars(totals).items() if name != "_handlers"}
+    opened = {name: list(calls) for name, calls in told.pop("_open").items() if calls}
+    return {**told, "open": opened, "places": [call.id != "" for call in totals.open_calls()]}
 
 
 def both(store: SessionStore, name: str) -> tuple[Session, Session]:
@@ -68,6 +88,24 @@ def lines_of(events: Sequence[Event], after: int, torn: int | None) -> bytes:
 
 
 HISTORIES = st.one_of(chaos(), real_history())
+
+
+def test_every_attribute_of_the_totals_is_kept() -> None:
+    totals = TotalsFold()
+    for name, value in vars(totals).items():
+        if isinstance(value, str | int | None) and name != "stop_reason":
+            setattr(totals, name, 7 if isinstance(value, int) else "seven")
+        elif isinstance(value, RunTotals):
+            value.steps = 7
+        elif isinstance(value, dict) and name in {"runs", "agents", "models"}:
+            value["x"] = RunTotals(cost_usd=0.1, cost_known=False)
+    totals.states["main"], totals.stop_reason = AgentState.RUNNING, StopReason.END_TURN
+    totals.compactions["main"] = 7
+    totals.task_plan = PlanEvent(items=(PlanItem(id="a", title="b"),), kind="plan")
+    totals.plan = totals.task_plan.items
+    totals.apply(ToolCall(call_id="c", tool_name="bash", run_id="R", step=1, id="01Z"))
+    again = TotalsFold.load(json.loads(json.dumps(totals.dump())))
+    assert numbers_of(again) == numbers_of(totals)
 
 
 @settings(max_examples=60, deadline=None)
