@@ -71,8 +71,8 @@ class Session:
         last_seq: Seq of the last stored event; 0: none.
         last_id: Greatest id of a stored event.
         opened_seq: Seq of the event that told that this process opened the session.
+        lost: When it was closed with events that could not be saved: what to tell of that.
         problems: What was wrong with lines of the file.
-        lost: What could not be saved, in a sentence, once the session is closed; empty: nothing.
         before_close: Awaited, last first, before `aclose` ends it.
     """
 
@@ -83,8 +83,8 @@ class Session:
         self.last_seq = 0
         self.last_id: str = ""
         self.opened_seq = 0
+        self.lost: str | None = None
         self.problems: list[Problem] = []
-        self.lost = ""
         self._store = store
         self._file = file
         self._folds = SessionFolds(self._foldable)
@@ -460,12 +460,12 @@ class Session:
                 f"{unsaved} events of this session could not be saved ({self._file.error}) and end with aar. "
                 "Make room or give aar the right to write before you go on."
             )
-            self.append(Notice(level="error", code="store_lost", message=message))
             self.lost = message
+            self.append(Notice(level="error", code="store_lost", message=message))
         await self._watchers.finish()
         self.close()
         if not self._file.unsaved:
-            self.lost = ""
+            self.lost = None
 
     def close(self) -> None:
         """End the subscriptions and give the session free. May be called twice."""

@@ -401,7 +401,7 @@ class Conversation:
         """Go on with a copy of the present session, up to ``at_seq``; the original stays as it is."""
         await self.stop()
         copy = Session.fork(self.runtime.store, self.session.session_id, at_seq, self.runtime.workspace)
-        keep_audit(self.runtime.base, copy)
+        keep_audit(self.runtime.base, self.runtime.store, copy)
         await self._change(copy)
 
     async def _change(self, session: Session) -> None:

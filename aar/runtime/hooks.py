@@ -83,7 +83,8 @@ class SessionHooks:
 
     def __init__(self, runtime: Runtime, session: Session, hooks: list[Hook], edits: list[AfterEdit]) -> None:
         self._runtime, self._session, self._edits = runtime, session, edits
-        file = "" if session.folder is None else str(session.folder.with_suffix(".jsonl"))
+        # Beside the session's folder, also where it cannot be made.
+        file = str(session.folder.with_suffix(".jsonl")) if session.folder is not None else ""
         self.runner = HookRunner(
             hooks,
             runtime.spawner,

@@ -170,7 +170,7 @@ class Runtime:
             title = None
         if title is not None:
             session.rename(title)
-        keep_audit(self.base, session)
+        keep_audit(self.base, self.store, session)
         return session
 
     def opening_events(self, session: Session) -> list[Event]:

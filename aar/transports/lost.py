@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def tell_lost(session: Session) -> None:
     """Write to standard error what of a closed session could not be saved, in red on a terminal."""
-    if not session.lost:
+    if session.lost is None:
         return
     text = f"aar: {sanitize(session.lost)}"
     with suppress(OSError, ValueError):

