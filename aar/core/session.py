@@ -68,11 +68,11 @@ class Session:
         session_id: ULID.
         trace_id: 32 hex digits.
         cwd: Working folder.
+        problems: What was wrong with lines of the file.
         last_seq: Seq of the last stored event; 0: none.
         last_id: Greatest id of a stored event.
         opened_seq: Seq of the event that told that this process opened the session.
         lost: When it was closed with events that could not be saved: what to tell of that.
-        problems: What was wrong with lines of the file.
         before_close: Awaited, last first, before `aclose` ends it.
     """
 
@@ -80,11 +80,11 @@ class Session:
         self.session_id = session_id
         self.trace_id = secrets.token_hex(16)
         self.cwd = cwd
+        self.problems: list[Problem] = []
         self.last_seq = 0
         self.last_id: str = ""
         self.opened_seq = 0
         self.lost: str | None = None
-        self.problems: list[Problem] = []
         self._store = store
         self._file = file
         self._folds = SessionFolds(self._foldable)
