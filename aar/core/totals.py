@@ -97,22 +97,10 @@ class RunTotals:
             self.cost_usd += meta.cost_usd
 
 
-_PLAIN = (
-    "title",
-    "model",
-    "mode",
-    "cwd",
-    "plan_revision",
-    "goal",
-    "stop_reason",
-    "states",
-    "last_compaction_seq",
-    "compactions",
-    "prompt_sha256",
-    "_named",
-)
 _NUMBERS = ("runs", "agents", "models")
 _PLACES = ("_counted", "_answered")
+_APART = frozenset({"all", "plan", "task_plan", "_open", "_handlers", *_NUMBERS, *_PLACES})
+"""Attributes that are more than values of JSON: `TotalsFold.dump` looks after each of them."""
 
 
 class TotalsFold:
@@ -241,7 +229,8 @@ class TotalsFold:
         numbers = {
             name: {key: astuple(item) for key, item in getattr(self, name).items()} for name in _NUMBERS
         }
-        kept = {name: getattr(self, name) for name in (*_PLAIN, *_PLACES)}
+        kept = {name: value for name, value in vars(self).items() if name not in _APART}
+        kept |= {name: getattr(self, name) for name in _PLACES}
         return {**kept, **numbers, "all": astuple(self.all), "open": calls, "plan": plan, "task": task_plan}
 
     @classmethod
@@ -252,7 +241,7 @@ class TotalsFold:
             ValueError, KeyError, TypeError: ``data`` is not what `dump` returned.
         """
         fold = cls()
-        for name in _PLAIN:
+        for name in vars(fold).keys() - _APART:
             setattr(fold, name, data[name])
         for name in _NUMBERS:
             setattr(fold, name, {key: RunTotals(*values) for key, values in data[name].items()})
