@@ -7,6 +7,8 @@ messages by it.
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -72,6 +74,7 @@ class MessageFold:
         self._sealed: list[Message] = []
         self._saved: tuple[_Saved, ...] = ()
         self._seq = 0
+        self._floor = 0
         self._handlers: dict[type[Event], Callable[[int, Any], None]] = {
             UserMessage: self._on_user_message,
             ContextEvent: self._on_context,
@@ -123,6 +126,34 @@ class MessageFold:
         return [
             outline_of(turn, turns[at + 1] if at + 1 < len(turns) else None) for at, turn in enumerate(turns)
         ]
+
+    def reaches(self, to_seq: int) -> bool:
+        """Tell whether a rewind to ``to_seq`` can be taken: what lies below is not known after `load`."""
+        return to_seq >= self._floor
+
+    def dump(self) -> bytes:
+        """Return what `load` makes the same fold of, as lines of JSON; empty where that cannot be."""
+        from aar.core.kept_turns import dump_turns
+
+        floor = self._saved[-1].seq if self._saved else self._floor
+        lines = dump_turns(self._turns)
+        if len(lines) < len(self._turns):
+            return b""
+        return "\n".join((f"[{self._seq}, {floor}]", *lines)).encode()
+
+    @classmethod
+    def load(cls, kept: bytes) -> MessageFold:
+        """Return the main agent's fold as it was at `dump`; it cannot go back behind a compaction or rewind.
+
+        Raises:
+            ValueError: ``kept`` is not what `dump` returned.
+        """
+        from aar.core.kept_turns import load_turns
+
+        fold, lines = cls(), io.BytesIO(kept)
+        fold._seq, fold._floor = json.loads(lines.readline())
+        fold._turns = load_turns(lines)
+        return fold
 
     # What a user turn is made of
 

@@ -5,23 +5,34 @@ from __future__ import annotations
 import asyncio
 import gc
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import aar
-from aar.core.fold import MessageFold, TotalsFold
-from aar.core.session_restore import copy_events, cut_off, no_collection, problems_notice, settle
+from aar.core.session_folds import UNFOLDED, SessionFolds
+from aar.core.session_restore import (
+    copy_events,
+    cut_off,
+    keep,
+    no_collection,
+    problems_notice,
+    settle,
+    take_kept,
+)
 from aar.core.stamps import Scope, stamp_shown, stamp_stored
 from aar.core.subscribers import Callback, Dispatcher, Handler, Subscription
-from aar.core.totals import COMPACTION_AGENT
-from aar.memory.event_lines import Problem, parse_line
+from aar.core.totals import TotalsFold
+from aar.memory.event_lines import Place, Problem, parse_line
+from aar.memory.fold_cache import FoldCache
 from aar.memory.session_store import EventFile, EventStore
 from aar.memory.stream_journal import StreamJournal
 from aar.protocol.errors import InternalError, StorageError, ToolCategory
 from aar.protocol.events import (
+    EVENT_TYPES,
     SCHEMA_VERSION,
     AssistantMessage,
+    Compaction,
     Event,
     ForkOrigin,
     ModelSwitch,
@@ -29,6 +40,7 @@ from aar.protocol.events import (
     PlanItem,
     ProviderMeta,
     Retry,
+    Rewind,
     SessionEvent,
     StateEvent,
     StreamChunk,
@@ -44,8 +56,7 @@ __all__ = ["Scope", "Session", "Subscription"]
 _INTERRUPTED = "The call was cut off before it had a result. It may have run in part."
 
 
-_UNFOLDED = frozenset({"approval_request", "approval", "checkpoint", "retry", "notice", "subagent"})
-"""Events that no fold of a session looks at, so that `Session.resume` need not build them."""
+_BUT_REWINDS = frozenset(EVENT_TYPES) - {"rewind"}
 
 
 class Session:
@@ -57,8 +68,9 @@ class Session:
         session_id: ULID.
         trace_id: 32 hex digits.
         cwd: Working folder.
-        totals: Numbers and facts of the session.
+        problems: What was wrong with lines of the file.
         last_seq: Seq of the last stored event; 0: none.
+        last_id: Greatest id of a stored event.
         opened_seq: Seq of the event that told that this process opened the session.
         lost: When it was closed with events that could not be saved: what to tell of that.
         before_close: Awaited, last first, before `aclose` ends it.
@@ -68,15 +80,16 @@ class Session:
         self.session_id = session_id
         self.trace_id = secrets.token_hex(16)
         self.cwd = cwd
-        self.totals = TotalsFold()
+        self.problems: list[Problem] = []
         self.last_seq = 0
+        self.last_id: str = ""
         self.opened_seq = 0
         self.lost: str | None = None
         self._store = store
         self._file = file
-        self._last_id = ""
-        self._folds: dict[str, MessageFold] = {"main": MessageFold()}
-        self._unfolded: set[str] = set()
+        self._folds = SessionFolds(self._foldable)
+        self._place = Place()
+        self._cache = FoldCache(file.folder) if file.folder is not None else None
         self._watchers = Dispatcher(self._report_failure)
         self._told_degraded = False
         self._written = 0
@@ -111,13 +124,9 @@ class Session:
         file = store.open(session_id)
         try:
             session = cls(store, file, session_id, Path.cwd())
-            problems: list[Problem] = []
-            with no_collection():
-                session.replay_all(store.read(session_id, problems=problems, skip=_UNFOLDED))
-            for event in store.tail(session_id, 1):
-                session.note_place(event)
+            session._catch_up()
             session.append(session._identity("resume"))
-            if found := [*file.problems, *problems]:
+            if found := [*file.problems, *session.problems]:
                 session.append(problems_notice(found))
             settle(session, file.folder)
         except BaseException:
@@ -144,8 +153,8 @@ class Session:
         new = new_id()
         file = store.create(new, cwd)
         session = cls(store, file, new, cwd)
-        for event in copy_events(store.read(session_id), seq, session, file):
-            session.replay(event)
+        session._place.line = session._replay(copy_events(store.read(session_id), seq, session, file))
+        session._place.last_id = session.last_id
         if session.last_seq == 0:
             file.close()
             raise StorageError(f"The session {session_id} has nothing to copy up to event {seq}.")
@@ -185,43 +194,52 @@ class Session:
             forked_from=forked_from,
         )
 
-    def replay(self, event: Event) -> None:
-        """Take an event that is stored already into the folds."""
-        self.note_place(event)
-        self.totals.apply(event)
-        if event.agent_id == "main":
-            self._folds["main"].apply(event)
-        elif event.agent_id != COMPACTION_AGENT:
-            self._unfolded.add(event.agent_id)
-        if isinstance(event, SessionEvent) and event.cwd:
-            self.cwd = Path(event.cwd)
+    def _catch_up(self) -> None:
+        """Fold what is stored: what was kept of it, and what came after."""
+        store, name = self._store, self.session_id
+        if self._cache is not None and (kept := self._cache.load()) is not None:
+            take_kept(self, self._folds, self._place, kept)
+        with no_collection():
+            self._replay(store.read(name, problems=self.problems, skip=UNFOLDED, place=self._place))
+        for event in store.tail(name, 1):
+            self.last_seq = max(self.last_seq, event.seq or 0)
+            self.last_id = max(self.last_id, event.id)
+            self.trace_id = event.trace_id or self.trace_id
 
-    def replay_all(self, events: Iterable[Event]) -> None:
-        """Do `replay` with each of ``events``: one loop without further calls, for long sessions."""
-        totals, fold = self.totals.apply, self._folds["main"].apply
-        last_seq, last_id, trace_id = self.last_seq, self._last_id, self.trace_id
-        for event in events:
-            totals(event)
-            if event.agent_id == "main":
-                fold(event)
-            elif event.agent_id != COMPACTION_AGENT:
-                self._unfolded.add(event.agent_id)
+    def _replay(self, events: Iterable[Event]) -> int:
+        """Take events that are stored already into the folds; return how many there were."""
+        last_seq, last_id, trace_id = self.last_seq, self.last_id, self.trace_id
+        count = 0
+        for event in self._folds.replay(events):
+            count += 1
             if event.seq is not None and event.seq > last_seq:
                 last_seq = event.seq
             if event.id > last_id:
                 last_id = event.id
             trace_id = event.trace_id or trace_id
-        self.last_seq, self._last_id, self.trace_id = last_seq, last_id, trace_id
+        self.last_seq, self.last_id, self.trace_id = last_seq, last_id, trace_id
         self.cwd = Path(self.totals.cwd or self.cwd)
+        return count
 
-    def note_place(self, event: Event) -> None:
-        """Let what is appended next come after ``event``."""
-        if event.seq is not None and event.seq > self.last_seq:
-            self.last_seq = event.seq
-        self._last_id = max(self._last_id, event.id)
-        self.trace_id = event.trace_id or self.trace_id
+    def _keep(self) -> None:
+        """Keep what a long session is folded to, for the next time."""
+        if self._cache is not None:
+            self._place.offset = self._file.whole_size or 0
+            keep(self, self._folds, self._place, self._cache)
+
+    def _note_written(self, events: Sequence[Event]) -> None:
+        """Move the place behind ``events``, which were written."""
+        self._place.line += len(events)
+        for event in events:
+            if event.type not in UNFOLDED:
+                self._place.last_id = event.id
 
     # What it is now
+
+    @property
+    def totals(self) -> TotalsFold:
+        """Numbers and facts of the session."""
+        return self._folds.totals
 
     @property
     def model(self) -> str | None:
@@ -255,21 +273,17 @@ class Session:
 
     def messages(self, agent_id: str = "main") -> list[Message]:
         """Return the conversation of an agent as a provider is sent it; see `MessageFold.messages`."""
-        return self._fold(agent_id).messages()
+        return self._folds.fold(agent_id).messages()
 
     def to_messages(self, agent_id: str = "main") -> list[Message]:
         """Return the same as `messages`."""
         return self.messages(agent_id)
 
-    def _fold(self, agent_id: str) -> MessageFold:
-        """Return the fold of an agent; that of an earlier process's sub-agent is made when asked for."""
-        fold = self._folds.get(agent_id)
-        if fold is None:
-            fold = self._folds[agent_id] = MessageFold(agent_id)
-            if agent_id in self._unfolded:
-                for event in self.events():
-                    fold.apply(event)
-        return fold
+    def _foldable(self, place: Place) -> Iterator[Event]:
+        if self._store.exists(self.session_id):
+            with no_collection():
+                yield from self._store.read(self.session_id, skip=UNFOLDED, place=place)
+        yield from (parse_line(raw) for raw in self._file.unsaved)
 
     def events(self, start_seq: int = 1) -> Iterator[Event]:
         """Yield the stored events from ``start_seq`` on, those that could not be written included.
@@ -281,6 +295,17 @@ class Session:
         if self._store.exists(self.session_id):
             yield from self._store.read(self.session_id, start_seq)
         yield from (event for event in unsaved if (event.seq or 0) >= start_seq)
+
+    def rewinds(self) -> list[Rewind]:
+        """Return where the conversation or the files went back; quicker than to look at all events.
+
+        Raises:
+            StorageError: The session cannot be read.
+        """
+        found = [parse_line(raw) for raw in self._file.unsaved]
+        if self._store.exists(self.session_id):
+            found[:0] = self._store.read(self.session_id, skip=_BUT_REWINDS)
+        return [event for event in found if isinstance(event, Rewind)]
 
     # What happens
 
@@ -301,15 +326,18 @@ class Session:
             return ()
         if self._closed:
             raise StorageError(f"The session {self.session_id} is closed; resume it to go on.")
-        stamped = stamp_stored(self, events, scope, self._last_id)
-        folds = [self._fold(event.agent_id) for event in stamped]
+        stamped = stamp_stored(self, events, scope, self.last_id)
+        self._folds.prepare(stamped)
         self._file.append([event.to_json() for event in stamped])
         self.last_seq += len(stamped)
-        self._last_id = stamped[-1].id
+        self.last_id = stamped[-1].id
         self._written += 1
-        for event, fold in zip(stamped, folds, strict=True):
-            self.totals.apply(event)
-            fold.apply(event)
+        self._note_written(stamped)
+        for event in stamped:
+            self._folds.apply(event)
+        if any(isinstance(event, Compaction) for event in stamped):
+            # Rare, and the conversation is short now: should this process be killed, little is read again.
+            self._keep()
         if self._journal is not None and any(_ends_stream(event) for event in stamped):
             self._journal.discard()
         self._watchers.hand_on(stamped)
@@ -439,12 +467,15 @@ class Session:
             self.append(Notice(level="error", code="store_lost", message=message))
         await self._watchers.finish()
         self.close()
+        if not self._file.unsaved:
+            self.lost = None
 
     def close(self) -> None:
         """End the subscriptions and give the session free. May be called twice."""
         if self._closed:
             return
         self._closed = True
+        self._keep()
         self._watchers.end()
         if self._journal is not None:
             self._journal.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import astuple, dataclass, field
+from typing import Any, cast
 
+from aar.memory.event_lines import parse_line
 from aar.memory.session_scan import title_from_content
 from aar.protocol.events import (
     AssistantMessage,
@@ -88,6 +89,12 @@ class RunTotals:
             self.cost_known = False
         else:
             self.cost_usd += meta.cost_usd
+
+
+_NUMBERS = ("runs", "agents", "models")
+_PLACES = ("_counted", "_answered")
+_APART = frozenset({"all", "plan", "task_plan", "_open", "_handlers", *_NUMBERS, *_PLACES})
+"""Attributes that are more than values of JSON: `TotalsFold.dump` looks after each of them."""
 
 
 class TotalsFold:
@@ -209,6 +216,43 @@ class TotalsFold:
         handler = self._handlers.get(type(event))
         if handler is not None:
             handler(event)
+
+    def dump(self) -> dict[str, Any]:
+        """Return what `load` makes the same fold of, as JSON values."""
+        calls = [call.to_json() for calls in self._open.values() for call in calls.values()]
+        plan = PlanEvent(items=self.plan).to_json()
+        task_plan = self.task_plan.to_json() if self.task_plan is not None else None
+        numbers = {
+            name: {key: astuple(item) for key, item in getattr(self, name).items()} for name in _NUMBERS
+        }
+        kept = {name: value for name, value in vars(self).items() if name not in _APART}
+        kept |= {name: getattr(self, name) for name in _PLACES}
+        return {**kept, **numbers, "all": astuple(self.all), "open": calls, "plan": plan, "task": task_plan}
+
+    @classmethod
+    def load(cls, data: dict[str, Any]) -> TotalsFold:
+        """Return the fold as it was at `dump`.
+
+        Raises:
+            ValueError, KeyError, TypeError: ``data`` is not what `dump` returned.
+        """
+        fold = cls()
+        for name in vars(fold).keys() - _APART:
+            setattr(fold, name, data[name])
+        for name in _NUMBERS:
+            setattr(fold, name, {key: RunTotals(*values) for key, values in data[name].items()})
+        for name in _PLACES:
+            setattr(fold, name, {key: (run_id, step) for key, (run_id, step) in data[name].items()})
+        fold.all = RunTotals(*data["all"])
+        fold.states = {key: AgentState(state) for key, state in data["states"].items()}
+        fold.stop_reason = StopReason(data["stop_reason"]) if data["stop_reason"] else None
+        for line in data["open"]:
+            call = cast("ToolCall", parse_line(line.encode()))
+            fold._open.setdefault(call.agent_id, {})[call.call_id] = call
+        fold.plan = cast("PlanEvent", parse_line(data["plan"].encode())).items
+        if data["task"] is not None:
+            fold.task_plan = cast("PlanEvent", parse_line(data["task"].encode()))
+        return fold
 
     def _scopes(self, event: Event) -> list[RunTotals]:
         agent = self.agents.get(event.agent_id)

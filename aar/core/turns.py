@@ -28,14 +28,14 @@ SUMMARY_HEADING = "Summary of the conversation so far:\n\n"
 _LONG_ATTACHMENT = 8000
 """Characters of an attached file that stays with its message when the turns around it are summarised."""
 
-_Key = tuple[str | None, int | None]
+Key = tuple[str | None, int | None]
 
 
 @dataclass(slots=True)
 class AnswerTurn:
     """An assistant turn: the blocks of one step, each with the seq of its event."""
 
-    key: _Key
+    key: Key
     blocks: list[tuple[int, MessageBlock]] = field(default_factory=list[tuple[int, MessageBlock]])
     message: Message | None = None
 

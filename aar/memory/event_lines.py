@@ -30,6 +30,21 @@ class Problem:
     message: str
 
 
+@dataclass(slots=True)
+class Place:
+    """A place between two lines of a session file.
+
+    Attributes:
+        offset: Bytes before it.
+        line: Lines before it.
+        last_id: Id of the event before it.
+    """
+
+    offset: int = 0
+    line: int = 0
+    last_id: str = ""
+
+
 def parse_line(raw: bytes) -> Event:
     """Build the event of one line; bytes that are no UTF-8 are replaced, if JSON remains.
 
@@ -63,20 +78,25 @@ def read_events(
     start_seq: int = 1,
     problems: list[Problem] | None = None,
     skip: frozenset[str] = frozenset(),
+    place: Place | None = None,
 ) -> Iterator[Event]:
     """Yield the events of a file with ``seq`` of at least ``start_seq``, in file order.
 
     Lines that are no events are skipped; what was wrong is added to ``problems``. A line that stands
     twice in a row is yielded once. Events of the types in ``skip`` are left out, mostly unparsed.
+    Reading begins at ``place``, which is moved to the end when the last event was taken.
 
     Raises:
         OSError: The file cannot be read.
     """
-    last_id = ""
+    place = place or Place()
+    last_id, number = place.last_id, place.line
     unwanted = frozenset(kind.encode() for kind in skip)
     # One loop without helpers: long sessions are read line by line at each resume.
     with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
+        if place.offset:
+            file.seek(place.offset)
+        for number, raw in enumerate(file, place.line + 1):
             head = _HEAD.match(raw)
             if head is not None and (
                 (start_seq > 1 and int(head[2]) < start_seq) or (head[1] in unwanted and raw.endswith(b"}\n"))
@@ -94,6 +114,7 @@ def read_events(
                 continue
             last_id = event.id
             yield event
+        place.offset, place.line, place.last_id = file.tell(), number, last_id
 
 
 def _note_bad(problems: list[Problem] | None, number: int, raw: bytes) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from aar.config.paths import project_key
-from aar.memory.event_lines import Problem, parse_line
+from aar.memory.event_lines import Place, Problem, parse_line
 from aar.memory.session_scan import SessionInfo, scan_events
 from aar.memory.session_words import Hit
 from aar.protocol.errors import StorageError
@@ -37,6 +37,11 @@ class MemoryFile:
     def unsaved(self) -> list[bytes]:
         """Always empty."""
         return []
+
+    @property
+    def whole_size(self) -> int | None:
+        """Always ``None``: there is no file."""
+        return None
 
     def append(self, lines: Sequence[str]) -> None:
         """Keep ``lines``."""
@@ -85,6 +90,7 @@ class MemoryStore:
         start_seq: int = 1,
         problems: List[Problem] | None = None,
         skip: frozenset[str] = frozenset(),
+        place: Place | None = None,
     ) -> Iterator[Event]:
         """Yield the events from ``start_seq`` on."""
         for raw in tuple(self._file(session_id).lines):

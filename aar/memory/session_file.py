@@ -42,6 +42,7 @@ class SessionFile:
         self._written_of_first = 0
         self._write_error: str | None = None
         self._sync_error: str | None = None
+        self._expected: int | None = None
         self._guard = threading.Lock()
         self._closing = threading.Lock()
 
@@ -65,6 +66,13 @@ class SessionFile:
         """The lines that are in memory only, oldest first."""
         return list(self._unsaved)
 
+    @property
+    def whole_size(self) -> int | None:
+        """Bytes of the file, when it holds exactly what was there and what was appended; else ``None``."""
+        if self._fd is None or self._expected is None or os.fstat(self._fd).st_size != self._expected:
+            return None
+        return self._expected
+
     def open_new(self) -> None:
         """Create the file.
 
@@ -75,6 +83,7 @@ class SessionFile:
         """
         try:
             self._fd = self._create()
+            self._expected = 0
         except OSError as error:
             # Not every FileExistsError is about the file: a folder's name may be taken too.
             if isinstance(error, FileExistsError) and self.path.exists():
@@ -103,7 +112,8 @@ class SessionFile:
         except FileNotFoundError:
             raise StorageError(f"There is no session {name}; see `aar sessions list`.") from None
         except OSError as error:
-            raise StorageError(f"The session {name} cannot be opened: {error.strerror}.") from None
+            text = f"The session {name} cannot be opened: {error.strerror}."
+            raise StorageError(f"{text} `aar run --fork {name}` goes on in a copy.") from None
         if self.newer:
             self.problems.append(Problem(1, _newer_text(name, self.newer)))
             return
@@ -111,6 +121,7 @@ class SessionFile:
             raise self._locked(name)
         try:
             self._repair_end(self._fd)
+            self._expected = os.fstat(self._fd).st_size
         except OSError as error:
             self._fail(error)
 
@@ -182,6 +193,8 @@ class SessionFile:
         except OSError as error:
             self._keep_rest(data, done)
             self._fail(error)
+        if self._expected is not None:
+            self._expected += done
 
     def _keep_rest(self, data: bytes, done: int) -> None:
         """Hold back the lines of ``data`` that are not whole on disk; ``done`` bytes are."""
@@ -209,6 +222,7 @@ class SessionFile:
 
     def _fail(self, error: OSError) -> None:
         self._write_error = error.strerror or str(error)
+        self._expected = None
 
     def fsync(self) -> None:
         """Bring all that was written to the disk; a failure shows in `degraded`. For a thread."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from aar.config.paths import project_key
-from aar.memory.event_lines import Problem, read_events, tail_events
+from aar.memory.event_lines import Place, Problem, read_events, tail_events
 from aar.memory.file_lock import lock_holder, try_lock
 from aar.memory.session_file import SessionFile
 from aar.memory.session_scan import SessionInfo
@@ -56,6 +56,11 @@ class EventFile(Protocol):
         """Those lines, oldest first."""
         ...
 
+    @property
+    def whole_size(self) -> int | None:
+        """Bytes of the file, when it holds exactly what was there and what was appended; else ``None``."""
+        ...
+
     def append(self, lines: Sequence[str]) -> None:
         """Write ``lines`` at the end, in one write."""
         ...
@@ -86,8 +91,12 @@ class EventStore(Protocol):
         start_seq: int = 1,
         problems: List[Problem] | None = None,
         skip: frozenset[str] = frozenset(),
+        place: Place | None = None,
     ) -> Iterator[Event]:
-        """Yield the stored events from ``start_seq`` on, without those of the types in ``skip``."""
+        """Yield the stored events from ``start_seq`` on, without those of the types in ``skip``.
+
+        Those behind ``place``, which is moved to the end.
+        """
         ...
 
     def tail(self, session_id: str, count: int) -> List[Event]:
@@ -153,17 +162,18 @@ class SessionStore:
         start_seq: int = 1,
         problems: List[Problem] | None = None,
         skip: frozenset[str] = frozenset(),
+        place: Place | None = None,
     ) -> Iterator[Event]:
         """Yield the events from ``start_seq`` on, without those of the types in ``skip``.
 
-        Lines that are no events go into ``problems``.
+        Lines that are no events go into ``problems``. See `read_events` for ``place``.
 
         Raises:
             StorageError: There is no such session, or it cannot be read.
         """
         path = self.path(session_id)
         try:
-            yield from read_events(path, start_seq, problems, skip)
+            yield from read_events(path, start_seq, problems, skip, place)
         except OSError as error:
             raise _unreadable(session_id, error) from error
 

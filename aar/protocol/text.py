@@ -14,6 +14,8 @@ from pydantic_core import CoreSchema, core_schema
 
 def clean_text(text: str) -> str:
     """Return ``text`` with every lone surrogate replaced by U+FFFD (a valid pair is joined)."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

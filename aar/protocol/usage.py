@@ -14,7 +14,7 @@ class Usage(BaseModel):
     none.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     input: int = 0
     output: int = 0
@@ -49,7 +49,7 @@ class Usage(BaseModel):
 class Rates(BaseModel):
     """US dollars per million tokens. A rate for cached tokens that is ``None`` is that of ``input``."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     input: float
     output: float

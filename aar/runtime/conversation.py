@@ -406,6 +406,8 @@ class Conversation:
         self._unwatch = session.on_event(self._hand_on)
         for handler in tuple(self._on_session):
             handler(session)
+        if old.lost:
+            session.append(Notice(level="error", code="store_lost", message=old.lost))
 
     def add_folder(self, path: Path) -> None:
         """Let tools change files below ``path`` too.

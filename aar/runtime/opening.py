@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
     from aar.memory.memory_store import MemoryStore
     from aar.memory.session_store import SessionStore
     from aar.runtime.parts import Runtime
+
+_NEEDED_NEXT = (
+    "aar.orchestration.delegate",
+    "aar.tools.builtin.notes",
+    "aar.runtime.hooks",
+    "aar.extensions.manager",
+    "aar.extensions.skills",
+    "aar.extensions.command_files",
+    "aar.orchestration.task_tools",
+)
 
 
 def open_runtime(
@@ -69,6 +80,7 @@ def open_runtime(
         registry = ToolRegistry(builtin_tools())
         custom_prompt = _custom_prompt(system_prompt)
         store = _store(base)
+        walled.meanwhile()
         spawner = walled.ready()
         asks = interactive or (driven and not spawner.status().enforced)
         mode = choose_mode(base, spawner, asks, notices)
@@ -119,6 +131,13 @@ class _Walled:
         trial: Future[object] = threads.submit(spawner.status)
         threads.shutdown(wait=False)
         return cls(spawner, trial)
+
+    def meanwhile(self) -> None:
+        """Import what every session needs next, as long as the wall is being tried."""
+        for module in _NEEDED_NEXT:
+            if self.trial is None or self.trial.done():
+                return
+            import_module(module)
 
     def ready(self) -> ProcessSpawner:
         """Wait until the wall was tried. A failure shows when somebody asks how the wall stands."""

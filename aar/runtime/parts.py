@@ -211,6 +211,11 @@ class Runtime:
         """Return what was stored since ``session`` was opened, for those who could not watch it yet."""
         return events_since_opening(self.store, session)
 
+    def opening_notices(self, session: Session) -> list[Notice]:
+        """Return the notices among them that tell of trouble, such as a disk that is full."""
+        found = (event for event in self.opening_events(session) if isinstance(event, Notice))
+        return [notice for notice in found if notice.level != "info"]
+
     # --- what may change while it lives ---------------------------------------------------------------
 
     def set_mode(self, mode: PermissionMode) -> None:

@@ -34,6 +34,7 @@ from aar.safety.spawn import ProcessSpawner
 from aar.tools.executor import ToolExecutor
 from aar.tools.output_store import OutputStore
 from aar.tools.registry import ToolRegistry
+from aar.transports.lost import tell_lost
 
 AGENT = "agent"
 _OFFERED = frozenset({SideEffect.READ})
@@ -147,6 +148,7 @@ class AarServer:
                 result = await runtime.agent(session).run(prompt, session)
             finally:
                 await session.aclose()
+                tell_lost(session)
         return {
             "session": result.session_id,
             "text": result.text,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aar.config.paths import project_key
 from tests.acp.support import FULL, Editor
 from tests.cli.support import call, events, script, stored
 from tests.support.waiting import until
@@ -188,6 +190,21 @@ async def test_resuming_tells_nothing_again_and_the_model_knows_all(project: Pat
         await editor.say(session, "Which word?")
         said = [e["content"][0]["text"] for e in events(stored()[0]) if e["type"] == "user_message"]
         assert said == ["The word is swordfish.", "Which word?"]
+
+
+async def test_a_disk_that_takes_no_session_is_told_once(
+    project: Path, tmp_path: Path, hello: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocked = Path(os.environ["AAR_HOME"]) / "sessions" / project_key(project)
+    blocked.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    blocked.write_text("a file where the folder should be")
+    async with Editor.inside(model=hello) as editor:
+        await editor.greet()
+        session = await editor.new(project)
+        for _ in range(2):
+            await editor.say(session, "hi")
+        assert editor.text("agent_thought_chunk").count("The session cannot be saved") == 1
+    assert capsys.readouterr().err.count("events of this session could not be saved") == 1
 
 
 async def test_a_fork_goes_its_own_way(project: Path, hello: str) -> None:

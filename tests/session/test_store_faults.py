@@ -22,6 +22,7 @@ from aar.memory.session_store import SessionStore
 from aar.protocol.errors import StorageError
 from aar.protocol.events import AssistantMessage, Notice, StreamChunk, ToolCall, ToolResult
 from aar.protocol.state import AgentState
+from aar.transports.lost import tell_lost
 from tests.session.sequences import check
 from tests.session.support import in_child, new_session, path_of, read_all, texts, user
 
@@ -71,6 +72,23 @@ def test_a_folder_that_cannot_be_made_gives_a_session_in_memory_that_is_saved_la
     assert not session.degraded
     assert texts(list(store.read(session.session_id))) == ["kept", "saved"]
     session.close()
+
+
+async def test_what_could_not_be_saved_is_the_last_word_unless_it_can_be_saved_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocker = tmp_path / "sessions"
+    blocker.write_text("a file where the folder should be")
+    for is_mended in (False, True):
+        session = Session.create(SessionStore(blocker), cwd=tmp_path, model=None)
+        session.append(user("kept"))
+        if is_mended:
+            blocker.unlink()
+        await session.aclose()
+        tell_lost(session)
+        told = capsys.readouterr().err
+        assert ("events of this session could not be saved" in told) is not is_mended
+        assert bool(session.lost) is not is_mended
 
 
 async def test_a_disk_that_fails_at_fsync_is_told_and_its_recovery_too(

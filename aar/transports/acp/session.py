@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,12 @@ from aar.transports.acp.messages import AUTH_REQUIRED, INTERNAL_ERROR, RpcError,
 from aar.transports.acp.questions import Questions
 from aar.transports.acp.rpc import Connection
 from aar.transports.acp.translate import Translator, Update, still_told
+from aar.transports.lost import tell_lost
 
 _NOT_HERE = frozenset({"clear", "sessions", "fork"})
 """Commands that open another session: the editor has its own list of sessions."""
 _INTERRUPT_AGAIN_S = 0.05
+_PAGE = 500
 _STOP_REASONS = {
     StopReason.MAX_STEPS: "max_turn_requests",
     StopReason.TIMEOUT: "max_turn_requests",
@@ -100,6 +103,7 @@ class EditorSession:
         self._models: list[str] = [conversation.runtime.active.name]
         self._next_model: str | None = None
         self._told_start = False
+        self._opening = conversation.runtime.opening_notices(conversation.session)
         self._told_options: list[dict[str, Any]] = []
         self._told_panels: tuple[Panel, ...] = ()
         self._result: RunResult | None = None
@@ -207,12 +211,14 @@ class EditorSession:
 
     async def replay(self) -> None:
         """Send the whole conversation."""
-        events = await asyncio.to_thread(lambda: still_told(self.conversation.session.events()))
+        self._opening = []
+        session = self.conversation.session
         teller = Translator(self, self._update, self._client, replay=True)
-        for place, event in enumerate(events):
-            teller.take(event)
-            if place % 500 == 499:
-                await asyncio.sleep(0)  # other sessions go on meanwhile
+        # Page by page: a long session has more events than memory should hold, and others go on meanwhile.
+        told = still_told(session.events(), await asyncio.to_thread(session.rewinds))
+        while page := await asyncio.to_thread(lambda: list(islice(told, _PAGE))):
+            for event in page:
+                teller.take(event)
         title = self.title()
         if title:
             self._update({"sessionUpdate": "session_info_update", "title": title, "updatedAt": now()})
@@ -257,6 +263,8 @@ class EditorSession:
             self._told_start = True
             for notice in self.conversation.runtime.notices:
                 self._translator.notice("warning", notice, "start")
+            for event in self._opening:
+                self._translator.notice(event.level, event.message, event.id)
         line = next((block.text for block in content if isinstance(block, TextBlock)), "").strip()
         if is_command_line(line):
             return await self._command(turn, line, content)
@@ -407,6 +415,7 @@ class EditorSession:
         self._closed = True
         try:
             await self.conversation.aclose()
+            tell_lost(self.conversation.session)
         except Exception as error:
             log_failure("a session could not be closed", error)
 

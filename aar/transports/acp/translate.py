@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -387,12 +388,27 @@ class Translator:
             self.think(f"{message}\n", message_id or "notice")
 
 
-def still_told(events: Iterable[Event]) -> list[Event]:
-    """Return the events of the conversation as it stands: what was rewound is left out."""
-    kept: list[Event] = []
+def still_told(events: Iterable[Event], rewinds: Sequence[Rewind]) -> Iterator[Event]:
+    """Yield the events of the conversation as it stands: what was rewound is left out.
+
+    Args:
+        events: All stored events.
+        rewinds: Those that are `Rewind`, in order.
+    """
+    backwards: list[tuple[int, int]] = []
+    ends_at = sys.maxsize
+    for rewind in reversed(rewinds):
+        if is_of_conversation(rewind):
+            ends_at = min(ends_at, rewind.to_seq)
+            backwards.append((rewind.seq or 0, ends_at))
     for event in events:
-        if isinstance(event, Rewind) and event.scope != "files" and event.agent_id == "main":
-            kept = [other for other in kept if (other.seq or 0) <= event.to_seq]
-        else:
-            kept.append(event)
-    return kept
+        while backwards and (event.seq or 0) >= backwards[-1][0]:
+            backwards.pop()
+        hidden = backwards and (event.seq or 0) > backwards[-1][1]
+        if not hidden and not (isinstance(event, Rewind) and is_of_conversation(event)):
+            yield event
+
+
+def is_of_conversation(rewind: Rewind) -> bool:
+    """Tell whether a rewind takes back what was said to the main agent."""
+    return rewind.scope != "files" and rewind.agent_id == "main"

@@ -16,6 +16,7 @@ from aar.runtime.parts import Runtime
 from aar.transports.chat.line_input import LineReader, StoredHistory, is_dumb, plain_output
 from aar.transports.chat.paper import Paper
 from aar.transports.chat.talk import Talk, examine
+from aar.transports.lost import tell_lost
 
 _NARROW_HISTORY = 500
 
@@ -54,12 +55,13 @@ async def _chat(options: Mapping[str, Any], which: Mapping[str, Any], prompt: st
         _greet(conversation, paper)
         runtime.servers.start()
         code = await talk.run(prompt)
-        paper.line(
-            f"Session {conversation.session.session_id} is kept; `aar chat --continue` goes on.", "dim"
-        )
+        if not conversation.session.degraded:
+            kept = f"Session {conversation.session.session_id} is kept; `aar chat --continue` goes on."
+            paper.line(kept, "dim")
         return code
     finally:
         await conversation.aclose()
+        tell_lost(conversation.session)
 
 
 def _history(runtime: Runtime) -> StoredHistory | None:
@@ -76,6 +78,8 @@ def _greet(conversation: Conversation, paper: Paper) -> None:
     runtime, session = conversation.runtime, conversation.session
     for notice in runtime.notices:
         paper.line(f"! {notice}", "yellow")
+    for notice in runtime.opening_notices(session):
+        paper.line(f"! {notice.message}", "red" if notice.level == "error" else "yellow")
     wall = runtime.wall()
     held = "no wall" if wall == "none" else f"wall {wall}"
     paper.line(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aar.protocol.late import late_dataclass_methods
 from aar.transports.cli import streams
 from aar.transports.cli.groups import NearestGroup
 
@@ -67,6 +68,7 @@ class LazyGroup(NearestGroup):
         entry = _COMMANDS.get(cmd_name)
         if entry is None:
             return None
+        late_dataclass_methods()
         module, attribute = entry[0].split(":")
         command: click.Command = getattr(importlib.import_module(f"aar.transports.cli.{module}"), attribute)
         if COMPLETING in os.environ:

@@ -14,6 +14,7 @@ from aar.protocol.events import Event, Retry, StreamChunk
 from aar.protocol.ids import now
 from aar.runtime.conversation import Conversation
 from aar.runtime.questions import ASK_TOOL
+from aar.transports.lost import tell_lost
 from aar.transports.serve.overrides import demand_no_looser
 
 _BEHIND = 20_000
@@ -150,6 +151,7 @@ class Room:
     async def aclose(self) -> None:
         """End the run and close the session with all its processes."""
         await self.conversation.aclose()
+        tell_lost(self.session)
 
 
 async def read_slowly(events: Iterator[Event]) -> AsyncGenerator[Event]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aar.config.paths import paths
+from aar.transports.lost import tell_lost
 from aar.transports.tui.ending import Ending
 from aar.transports.tui.layout import early_look
 from aar.transports.tui.terminal import RESET, BackgroundQuestion, from_environment
@@ -58,6 +59,8 @@ def launch(options: Mapping[str, Any], which: Mapping[str, Any], prompt: str | N
         ending.release()
         if not clean:
             _give_back(before)
+    if app.connection is not None:
+        tell_lost(app.connection.conversation.session)
     if ending.number is not None:
         return 128 + ending.number
     if app.failure is not None:
