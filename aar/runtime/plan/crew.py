@@ -174,6 +174,12 @@ class SessionCrew:
     # --- another plan --------------------------------------------------------------------------------------
 
     async def replan(self, plan: PlanEvent, why: str) -> Sequence[PlanItem] | None:
+        """Let an extension that plans, else the main agent's model, change the plan; both may only read."""
+        planner = await self.runtime.extras.extensions.planner(self.session)
+        items = () if planner is None else await planner.replan(plan.goal, plan.items, why)
+        return self._begun_anew(items) if items else await self._replan_by_model(plan, why)
+
+    async def _replan_by_model(self, plan: PlanEvent, why: str) -> Sequence[PlanItem] | None:
         """Let the main agent's model, which knows the conversation, change the plan; it may only read."""
         executor = self.agent.executor
         policy = executor.policy
@@ -186,9 +192,12 @@ class SessionCrew:
         after = self.session.totals.task_plan
         if after is None or after.revision <= before:
             return None
-        # A step that is new under an old id begins with an agent and a check of its own.
-        for item in after.items:
+        return self._begun_anew(after.items)
+
+    def _begun_anew(self, items: Sequence[PlanItem]) -> Sequence[PlanItem]:
+        """Let a step that is new under an old id begin with an agent and a check of its own."""
+        for item in items:
             if item.status == "pending":
                 self._agents.pop(item.id, None)
                 self._checks.pop(item.id, None)
-        return after.items
+        return items
