@@ -478,6 +478,19 @@ class MemoryConfig(Section):
     """Age in days at which a note is called old; 0: never."""
 
 
+class VoiceConfig(Section):
+    """``[voice]``: speaking instead of typing, by programs of yours."""
+
+    stt_command: str | None = None
+    """Command line of a program that records, and prints what it heard; SIGINT ends the recording."""
+    tts_command: str | None = None
+    """Command line of a program that speaks what it reads from standard input."""
+    speak: bool = False
+    """Whether answers are read aloud from the start; ``/voice on`` and ``off`` change it in a session."""
+    seconds: Annotated[float, Field(gt=0, le=3600)] = 300
+    """Seconds of one recording at most, the time to understand it included."""
+
+
 class ExtensionsConfig(Section):
     """``[extensions]``: Python extensions."""
 
@@ -529,4 +542,5 @@ class Config(Section):
     extensions: ExtensionsConfig = ExtensionsConfig.model_construct()
     agents: dict[str, Any] = Field(default_factory=dict)
     memory: MemoryConfig = MemoryConfig.model_construct()
+    voice: VoiceConfig = VoiceConfig.model_construct()
     log: LogConfig = LogConfig.model_construct()

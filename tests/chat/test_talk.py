@@ -247,6 +247,14 @@ async def test_a_file_is_attached_to_the_next_prompt(tmp_path: Path) -> None:
         assert said(chat)[0].endswith("@a.txt what is it?")
 
 
+async def test_what_was_dictated_waits_in_the_line(tmp_path: Path) -> None:
+    async with chatting(tmp_path, {"text": "ok"}, sets=("voice.stt_command=echo mend the parser",)) as chat:
+        await chat.at(">", "/voice" + ENTER)
+        await chat.at("> mend the parser", ", please" + ENTER)
+        await chat.shows("ok\n")
+        assert said(chat) == ["mend the parser, please"]
+
+
 async def test_a_command_that_submits_runs_the_agent(tmp_path: Path) -> None:
     async with chatting(tmp_path, {"text": "Looked around."}) as chat:
         told = await chat.say("/init", "Writing AGENTS.md", "Looked around.")

@@ -37,7 +37,17 @@ Rgb = tuple[int, int, int]
 
 _SETTLED_S = 0.2
 _OF_MAIN_SCREEN = frozenset(
-    {"toggle_panel", "cycle_mode", "interrupt", "to_background", "answer", "read", "scroll", "show_layout"}
+    {
+        "toggle_panel",
+        "cycle_mode",
+        "interrupt",
+        "to_background",
+        "answer",
+        "read",
+        "scroll",
+        "show_layout",
+        "voice",
+    }
 )
 
 
