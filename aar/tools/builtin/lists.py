@@ -102,12 +102,11 @@ def size_text(size: int) -> str:
     """Return a size for people: ``512 B``, ``1.5 KB``, ``20 MB``."""
     if size < 1000:
         return f"{size} B"
-    amount = float(size)
-    for unit in ("KB", "MB", "GB"):
-        amount /= 1000
-        if amount < 999.5 or unit == "GB":
-            break
-    return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:,.0f} {unit}"  # pyright: ignore[reportPossiblyUnbound]
+    amount, unit = size / 1000, "KB"
+    for larger in ("MB", "GB"):
+        if amount >= 999.5:
+            amount, unit = amount / 1000, larger
+    return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:,.0f} {unit}"
 
 
 async def find_files(args: FindArgs, ctx: ToolContext) -> ToolOutcome:
