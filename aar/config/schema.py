@@ -292,7 +292,9 @@ class PlanConfig(Section):
     max_replans: Annotated[int, Field(ge=0, le=20)] = 3
     """Changes of one plan at most; 0: it is never changed."""
     max_parallel: Annotated[int, Field(ge=1, le=32)] = 4
-    """Steps that only read, side by side."""
+    """Steps side by side: those that only read, and with ``worktrees`` those that write."""
+    worktrees: bool = False
+    """Whether steps that write run side by side, each in a work tree of git; needs a sandbox."""
 
 
 class TuiLayoutConfig(Section):

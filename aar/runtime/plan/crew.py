@@ -16,6 +16,7 @@ from aar.protocol.ids import new_id
 from aar.protocol.messages import TextBlock
 from aar.protocol.state import StopReason
 from aar.runtime.judge import make_judge
+from aar.runtime.plan.apart import StepTrees
 from aar.runtime.plan.state import store
 from aar.runtime.questions import make_ask
 from aar.tools.criteria import parse_criterion
@@ -68,6 +69,18 @@ class SessionCrew:
     _agents: dict[str, str] = field(default_factory=dict[str, str])
     _checks: dict[str, Checks] = field(default_factory=dict[str, Checks])
     _evidence: dict[str, Evidence] = field(default_factory=dict[str, Evidence])
+    _trees: StepTrees | None = None
+
+    async def prepare(self) -> None:
+        """Look whether steps can work in work trees, where the settings want that; tell why not."""
+        if not self.runtime.config.plan.worktrees:
+            return
+        trees = StepTrees(self.runtime, self.session, self.agent, self.record)
+        problem = await trees.problem()
+        if problem:
+            self.say(f"Steps that write are done one by one: {problem}", warn=True)
+        else:
+            self._trees = trees
 
     def keep(self, plan: PlanEvent) -> PlanEvent:
         """Store the plan as it now stands."""
@@ -80,6 +93,10 @@ class SessionCrew:
     def reads_only(self, item: PlanItem) -> bool:
         """Tell whether a step can change nothing."""
         return reads_only(self.runtime, item)
+
+    def apart(self, item: PlanItem) -> bool:
+        """Tell whether a step that writes does so in a work tree."""
+        return self._trees is not None
 
     def limit(self) -> StopReason | None:
         """Return why no further step may begin."""
@@ -94,8 +111,15 @@ class SessionCrew:
         if item.done_when and item.id not in self._checks:
             checks = self._checks[item.id] = self._make_checks()
             checks.begin([parse_criterion(item.done_when)])
-        again = self._agents.get(item.id) if item.failures else None
         told = self._steering()
+        if self._trees is not None and not self.reads_only(item):
+            prompt = step_prompt(plan, item, told)
+            ended = await self._trees.work(profile_of(self.runtime, item), item, prompt)
+            if isinstance(ended, Attempt):
+                return ended
+            self._evidence[item.id] = Evidence(ended.text, ended.diffs, prompt)
+            return self._attempt(ended)
+        again = self._agents.get(item.id) if item.failures else None
         prompt = again_prompt(item) if again else step_prompt(plan, item, told)
         place = self.runtime.extras.main_place(self.session, lambda: self.agent)
         delegation = Delegation(place, ToolCall(call_id=new_id(), tool_name="plan"), self.record)
@@ -110,6 +134,11 @@ class SessionCrew:
             return Attempt(False, "The agent gave no report.")
         self._evidence[item.id] = Evidence(child.result.text, child.result.diffs, prompt)
         return self._attempt(child.result)
+
+    async def merge(self, item: PlanItem) -> Attempt:
+        """Bring what a step changed in its work tree into the project."""
+        assert self._trees is not None
+        return await self._trees.merge(item)
 
     def _attempt(self, result: RunResult) -> Attempt:
         text = result.text.strip()[:_REPORT_CHARS]
