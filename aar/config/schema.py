@@ -476,6 +476,8 @@ class MemoryConfig(Section):
     """Tokens of all of them, about."""
     write: Literal["ask", "auto", "off"] = "ask"
     """What becomes of notes that the model proposes: you are asked, they are kept, or there are none."""
+    embeddings: str | None = None
+    """What finds notes by what they say besides by words: ``wordllama``, or ``PROVIDER/MODEL``."""
     stale_days: NonNegativeInt = 180
     """Age in days at which a note is called old; 0: never."""
 
