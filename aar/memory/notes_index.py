@@ -89,7 +89,8 @@ class NotesIndex:
             query: Words.
             limit: Notes at most.
         """
-        least = 0.0 if self._embedder is None else self._embedder.least / 2
+        # Who searches looks at what comes; a prompt is not to be burdened with it.
+        least = 0.0 if self._embedder is None else self._embedder.least / 3
         return self._with_near(self._by_words(notes, query), notes, query, least)[:limit]
 
     def _by_words(self, notes: Mapping[str, Note], query: str) -> list[NoteHit]:
