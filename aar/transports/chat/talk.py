@@ -217,6 +217,8 @@ class Talk:
         finally:
             self._command = None
         await self._show(result)
+        if isinstance(result, Failure) and "\n" in line:  # a plan that was edited, to be mended
+            self._reader.draft = line
         if self.conversation.running:
             await self._follow()
 

@@ -142,6 +142,8 @@ class CommandController:
         match result:
             case Failure():
                 self._tell(results.passing_text(result.sentence), bad=True)
+                if "\n" in line:  # a plan that was edited, to be mended
+                    self._app.prompting.area.put_back(line)
             case Text() if results.passes_by(result.markdown):
                 self._tell(results.passing_text(result.markdown))
             case Text() | Table():
