@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aar.config.trust import TrustStore, fingerprint
+from aar.memory.file_lock import try_lock
 from aar.orchestration.work_places import Git, Places, Project, find_project, snapshot, written_tree
 from aar.protocol.errors import StorageError, UsageError
 from aar.runtime.opening import open_runtime
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 _MOST_FILES: Final = 5000
 _MOST_BYTES: Final = 200_000_000
 _MERGE_S: Final = 300.0
+_LOCK: Final = "aar.lock"
+_NAME: Final = re.compile(r"aar-(?:alternatives|plan)-[a-z0-9_]{8}")
 
 
 @asynccontextmanager
@@ -76,16 +80,50 @@ async def places_of(runtime: Runtime, purpose: str) -> AsyncGenerator[Places]:
     root = await repository_of(runtime)
     git = Git(runtime.spawner, root)
     await _check_amount(git)
+    await _tidy(git)
     # Not below aar's own folders, which no tool may read.
     work = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=f"aar-{purpose}-"))
     ref = f"refs/aar/{work.name}"
+    held = await asyncio.to_thread(_hold, work)
     try:
         base = await snapshot(git, work, ref)
         yield Places(runtime.spawner, Project(root, "", "worktree", base), work)
     finally:
         await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+        if held is not None:
+            os.close(held)
         await git.run("worktree", "prune", failing=False)
         await git.run("update-ref", "-d", ref, failing=False)
+
+
+def _hold(work: Path, flags: int = os.O_CREAT) -> int | None:
+    """Return the open lock of a folder; ``None``: there is no such folder, or another aar holds it."""
+    try:
+        lock = os.open(work / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+    except OSError:
+        return None
+    if try_lock(lock):
+        return lock
+    os.close(lock)
+    return None
+
+
+async def _tidy(git: Git) -> None:
+    """Remove what a killed aar left: work trees that nobody holds, and the names of their states."""
+    listed = await git.text("for-each-ref", "--format=%(refname)", "refs/aar/")
+    for ref in listed.splitlines():
+        name = ref.removeprefix("refs/aar/")
+        if not _NAME.fullmatch(name):
+            continue
+        work = Path(tempfile.gettempdir()) / name
+        held = await asyncio.to_thread(_hold, work, 0)
+        # Without the lock's file it is none of ours, or gone.
+        if held is not None:
+            await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+            os.close(held)
+        if held is not None or not work.exists():
+            await git.run("worktree", "prune", failing=False)
+            await git.run("update-ref", "-d", ref, failing=False)
 
 
 async def repository_of(runtime: Runtime) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,26 @@ async def test_a_conflict_is_a_failed_step_that_begins_again_with_what_is_there_
         assert len(merges(here)) == 2
         # A program that the repository names for merging does not run.
         assert not (tmp_path / "ran").exists()
+
+
+async def test_what_a_killed_run_left_is_removed_and_what_another_one_uses_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    project = repository(tmp_path / "project")
+    for name in ("aar-plan-deadbeef", "aar-plan-inuse000", "aar-plan-foreign0", "elsewhere"):
+        (tmp_path / name).mkdir()
+        git(project, "worktree", "add", "-q", "--detach", str(tmp_path / name / "p"))
+        git(project, "update-ref", f"refs/aar/{name}", "HEAD")
+        if name != "aar-plan-foreign0":
+            (tmp_path / name / "aar.lock").touch()
+    with (tmp_path / "aar-plan-inuse000/aar.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        async with place(tmp_path, diligent, sets=APART) as here:
+            assert (await run(here, step("b"))).exit_code == 0
+    left = {path.name for path in tmp_path.iterdir() if (path / "p").exists()}
+    assert left == {"aar-plan-inuse000", "aar-plan-foreign0", "elsewhere"}
+    assert "deadbeef" not in git(project, "for-each-ref") + git(project, "worktree", "list")
 
 
 async def test_what_a_step_that_failed_changed_is_not_taken_over(tmp_path: Path) -> None:
