@@ -123,16 +123,6 @@ async def test_a_voice_that_fails_is_told_once_and_answers_are_shown_only(tmp_pa
         assert told[0].endswith("failed (exit code 9: gone). Answers are not read aloud any more.")
 
 
-async def test_a_project_cannot_name_the_programs(tmp_path: Path) -> None:
-    project = support.repository(tmp_path / "project")
-    (project / ".aar").mkdir()
-    (project / ".aar/config.toml").write_text("[voice]\nstt_command = 'touch ran'\nspeak = true\n")
-    async with support.desk(tmp_path, trust=True) as at:
-        at.context.actions = at.context.actions | {"insert"}
-        assert at.talk.runtime.config.voice.stt_command is None
-        assert any("voice.stt_command is ignored" in text for text in at.talk.runtime.notices)
-
-
 def test_an_answer_is_spoken_without_its_marks() -> None:
     answer = (
         "# Done\n\nI **changed** `a.py` ([it](https://e.org)):\n\n```python\nx = 1\ny = 2\n```\n"
