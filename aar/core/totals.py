@@ -32,12 +32,6 @@ COMPACTION_AGENT = "compaction"
 """Agent id of the requests that write summaries: they cost money, and are no steps."""
 
 
-def answering_model(meta: ProviderMeta) -> str:
-    """Return the model of an answer as ``provider/model``."""
-    named = meta.model.startswith(f"{meta.provider}/")
-    return meta.model if named else f"{meta.provider}/{meta.model}"
-
-
 @dataclass(slots=True)
 class RunTotals:
     """Numbers of one run, of one agent or of a whole session.
@@ -273,7 +267,7 @@ class TotalsFold:
         self._counted[event.agent_id] = key
         for totals in self._scopes(event):
             totals.add_request(event, new_step=new_step)
-        name = answering_model(event)
+        name = event.full_model
         model = self.models.get(name)
         if model is None:
             model = self.models[name] = RunTotals()

@@ -61,6 +61,16 @@ class Base:
         """Folders besides the workspace that the settings let change."""
         return tuple(Path(path).expanduser() for path in self.config.sandbox.writable)
 
+    @property
+    def note_folders(self) -> tuple[Path, Path]:
+        """Where notes lie: the user's, and the project's, whether it is trusted or not."""
+        return self.paths.data / "memory", self.workspace / ".aar" / "memory"
+
+    @property
+    def may_have_notes(self) -> bool:
+        """Whether there is a folder of notes, told without loading what reads them."""
+        return any(folder.is_dir() for folder in self.note_folders)
+
     def store(self) -> SessionStore:
         """Return the store of sessions on disk."""
         return SessionStore(self.paths.sessions)

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from aar.runtime.base import Base
     from aar.runtime.parts import Runtime
 
-PROJECT_FOLDER: Final = Path(".aar/memory")
-"""Where a project's notes lie."""
 KEEP, KEEP_FOR_ME, DROP = "Keep it", "Keep it for me only", "Do not keep it"
 _PROMPT_CHARS: Final = 4000
 _WINDOW_SHARE: Final = 20
@@ -57,13 +55,14 @@ def open_notes(base: Base, *, words_only: bool = False) -> NoteStore:
     from aar.safety.redact import Redactor
 
     folder = base.paths.cache / "notes"
+    user, project = base.note_folders
     try:
         file: Path | None = ensure(folder) / f"{project_key(base.workspace)}.sqlite"
     except StorageError:
         file = None
     return NoteStore(
-        user=base.paths.data / "memory",
-        project=base.workspace / PROJECT_FOLDER if _may_use_project(base) else None,
+        user=user,
+        project=project if _may_use_project(base) else None,
         root=base.workspace,
         index=NotesIndex(file, None if words_only else _embedder(base)),
         redact=Redactor(secret_values(os.environ)).redact,
@@ -103,7 +102,7 @@ class _NoEmbedder:
 
 def proposed_notes(base: Base) -> ProposedNotes:
     """Return the notes that wait for a decision in the project of ``base``."""
-    return ProposedNotes(base.paths.data / "memory" / "proposed", base.workspace)
+    return ProposedNotes(base.note_folders[0] / "proposed", base.workspace)
 
 
 def _may_use_project(base: Base) -> bool:
@@ -221,10 +220,7 @@ class SessionNotes:
 
     def _find(self, prompt: str, limit: int) -> tuple[list[NoteHit], str]:
         """Return notes that fit, and what to tell the user."""
-        base = self._runtime.base
-        if not (base.paths.data / "memory").is_dir() and not (base.workspace / PROJECT_FOLDER).is_dir():
-            return [], ""
-        store = open_notes(base, words_only=self._words_only)
+        store = open_notes(self._runtime.base, words_only=self._words_only)
         hits = store.recall(prompt, limit)
         # Asked once: a server that is not there would hold up each prompt.
         self._words_only = self._words_only or bool(store.index.trouble)

@@ -9,6 +9,7 @@ from typing import Any
 from aar.commands.base import Choice, Failure, Submit, Table, Text, UiAction
 from aar.protocol.events import ProviderMeta, Setting, UserMessage
 from tests.commands.support import WRITE, Desk, desk, git
+from tests.support.waiting import until
 
 
 def cells(answer: Any) -> dict[str, str]:
@@ -371,8 +372,7 @@ async def test_cost_and_numbers_of_a_session(tmp_path: Path) -> None:
 async def test_the_queue_is_shown_and_changed(tmp_path: Path) -> None:
     async with desk(tmp_path, {"text": "slow", "first_delay_ms": 60_000}) as at:
         at.talk.submit("work")
-        while not at.talk.agent.running:
-            await asyncio.sleep(0.01)
+        await until(lambda: at.talk.agent.running)
         for prompt in ("one", "two", "three"):
             assert "waits" in text(await at.run(f"/queue {prompt}"))
         await at.run("/queue first 3")

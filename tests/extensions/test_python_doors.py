@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from pathlib import Path
@@ -104,9 +103,9 @@ async def test_an_editor_gets_panels_as_data_and_the_commands(project: Path, tmp
     async with Editor.inside(model=script(tmp_path / "m.json", "Done.")) as editor:
         await editor.greet()
         session = await editor.new(project)
-        async with asyncio.timeout(20):
-            while not (told := [u["_meta"] for u in editor.told("session_info_update") if "_meta" in u]):
-                await asyncio.sleep(0.02)
+        told = await editor.until(
+            lambda: [update["_meta"] for update in editor.told("session_info_update") if "_meta" in update]
+        )
         [panel] = told[-1]["aar.panels"]
         assert (panel["name"], panel["title"]) == ("shows.weather", "Weather")
         assert panel["lines"][2] == {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import textwrap
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from aar.protocol.events import ErrorEvent, StateEvent
 from aar.protocol.state import AgentState, StopReason
 from tests.support.fakes import Turn, call
 from tests.support.minds import Ask, Place, place
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 HEAD = "from aar.extensions.api import *\nimport asyncio, time\n"
@@ -215,9 +215,7 @@ async def test_every_event_reaches_python_hooks_and_commands(tmp_path: Path) -> 
         here.session.append(
             ErrorEvent(kind=ErrorKind.NETWORK, message="gone"), StateEvent(state=AgentState.COMPACTING)
         )
-        async with asyncio.timeout(10):
-            while not {"command compaction", "python compaction"} <= set(seen.read_text().splitlines()):
-                await asyncio.sleep(0.02)
+        await until(lambda: {"command compaction", "python compaction"} <= set(seen.read_text().splitlines()))
     heard = set(seen.read_text().splitlines())
     assert {f"{who} {event}" for who in ("python", "command") for event in EVENTS} - heard == set()
 
@@ -362,9 +360,7 @@ async def test_parts_of_an_extension_work_in_place_of_aars_own(tmp_path: Path) -
         assert "go slowly" in last.said
         assert "QUIET" in here.of("tool_result")[0].output
         kept = paths().data / "extensions/parts/kept"
-        async with asyncio.timeout(5):
-            while not kept.exists():
-                await asyncio.sleep(0.01)
+        await until(lambda: kept.exists())
         assert kept.read_text() == "the code / Done."
 
 

@@ -14,7 +14,7 @@ from aar.protocol.events import Notice
 from aar.runtime.voice import spoken
 from tests.commands import support
 from tests.commands.support import Desk
-from tests.support.fakes import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 

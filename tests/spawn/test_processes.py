@@ -19,33 +19,17 @@ from aar.protocol.errors import SandboxError
 from aar.protocol.ports import SpawnRequest
 from aar.safety.spawn import ProcessSpawner
 from tests.spawn.conftest import shell
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-async def gone(pids: list[int], within: float = 20) -> bool:
-    deadline = time.monotonic() + within
-    while any(map(alive, pids)):
-        if time.monotonic() > deadline:
-            return False
-        await asyncio.sleep(0.01)
-    return True
+from tests.support.waiting import alive, gone, until
 
 
 async def pids_in(file: Path, count: int) -> list[int]:
     """Wait until ``count`` process ids were written into ``file``."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if file.exists() and len(words := file.read_text().split()) >= count:
-            return [int(word) for word in words]
-        await asyncio.sleep(0.01)
-    raise AssertionError("the processes did not start")
+
+    def words() -> list[str]:
+        found = file.read_text().split() if file.exists() else []
+        return found if len(found) >= count else []
+
+    return [int(word) for word in await until(words, told=lambda: "the processes did not start")]
 
 
 async def test_output_and_exit_code_come_back(bare: ProcessSpawner, workspace: Path) -> None:
@@ -138,7 +122,7 @@ TREE = "sleep 50 & echo $! >> pids; setsid sleep 51 & echo $! >> pids; (setsid s
 
 async def test_a_timeout_kills_the_tree_and_keeps_the_output(bare: ProcessSpawner, workspace: Path) -> None:
     began = time.monotonic()
-    result = await shell(bare, TREE, workspace, timeout_s=0.5)
+    result = await shell(bare, TREE, workspace, timeout_s=2)
     assert time.monotonic() - began < 25
     assert result.timed_out
     assert result.output == b"begun\n"
@@ -166,7 +150,8 @@ async def test_what_ignores_the_polite_signal_is_killed_too(bare: ProcessSpawner
 
 async def test_a_stopped_process_is_killed_too(bare: ProcessSpawner, workspace: Path) -> None:
     process = await bare.start(SpawnRequest(("sh", "-c", "kill -STOP $$"), workspace))
-    await asyncio.sleep(0.1)
+    state = Path(f"/proc/{process.pid}/stat")
+    await until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
     await process.kill()
     assert await gone([process.pid])
 
@@ -263,7 +248,7 @@ async def test_output_without_end_keeps_head_and_tail_in_little_memory(
 
 
 async def test_a_timeout_ends_output_without_end(bare: ProcessSpawner, workspace: Path) -> None:
-    result = await shell(bare, "yes", workspace, timeout_s=0.4, max_output=1_000)
+    result = await shell(bare, "yes", workspace, timeout_s=1.0, max_output=1_000)
     assert result.timed_out
     assert result.truncated
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from aar.orchestration.plan_run import Attempt
 from aar.protocol.errors import AarError
-from aar.protocol.events import ProviderMeta, Subagent, ToolCall
+from aar.protocol.events import Subagent, ToolCall
 from aar.protocol.ids import new_id
 from aar.protocol.state import StopReason
 from aar.protocol.usage import Usage
+from aar.runtime.small import store_cost
 from aar.runtime.work_trees import merged, places_of, repository_of, runtime_in
 
 if TYPE_CHECKING:
@@ -99,13 +100,7 @@ class StepTrees:
                     parent.executor.outside.mark()
             finally:
                 await session.aclose()
-            meta = ProviderMeta(
-                provider=inner.active.name.partition("/")[0],
-                model=inner.active.model,
-                usage=result.usage,
-                cost_usd=result.cost_usd,
-            )
-            self._session.append(meta, scope=self._session.scope(self._record.run_id, agent_id))
+            store_cost(self._session, inner.active, result.usage, result.cost_usd, agent_id)
             self._record.include(result.usage, result.cost_usd, (), ())
             self._done[item.id] = (agent_id, place.base, await places.commit(place))
         return result

@@ -39,7 +39,7 @@ def list_(everywhere: bool, as_json: bool) -> None:
     from aar.runtime.plan.files import plans
 
     base = open_base()
-    found = plans(base.store(), None if everywhere else base.workspace)
+    found = list(plans(base.store(), None if everywhere else base.workspace))
     if as_json:
         for session_id, _title, item in found:
             click.echo(json.dumps(_fields(session_id, item), ensure_ascii=False))
