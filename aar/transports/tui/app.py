@@ -331,4 +331,5 @@ class AarApp(ScreenActions):
 
     def offer_rewind(self) -> None:
         """Offer to go back to an earlier prompt."""
-        self.commanding.run("/rewind")
+        if self.commanding.ready:
+            self.commanding.run("/rewind")

@@ -96,7 +96,10 @@ class CommandController:
         return True
 
     def run(self, line: str) -> None:
-        """Run a command line beside everything else."""
+        """Run a command line beside everything else, once the session stands."""
+        if self._context is None:
+            self._waiting.append(line)
+            return
         self._app.run_worker(self._run(line), group="command", exit_on_error=False)
 
     async def _run(self, line: str) -> None:
