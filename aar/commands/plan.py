@@ -42,7 +42,7 @@ async def _plan(context: Context, argument: str) -> Result:
     if not argument:
         return _shown(context)
     if verb not in _VERBS or (verb in _BARE and rest):
-        return _make(context, argument)
+        return await _make(context, argument)
     doing: dict[str, Callable[[Context, str], Result | Awaitable[Result]]] = {
         "show": lambda context, rest: _shown(context),
         "edit": _edit,
@@ -58,12 +58,18 @@ async def _plan(context: Context, argument: str) -> Result:
     return await result if isinstance(result, Awaitable) else result
 
 
-def _make(context: Context, goal: str) -> Result:
-    """Let the model make a plan, in mode plan."""
+async def _make(context: Context, goal: str) -> Result:
+    """Let an extension that plans make a plan, else the model, in mode plan."""
     from aar.orchestration.plan_prompts import MAKE
+    from aar.runtime.plan import set_down
 
     need_idle(context)
+    planner = await context.runtime.extras.extensions.planner(context.session)
+    items = () if planner is None else await planner.plan(goal)
     _enter(context)
+    if planner is not None and items:
+        set_down(context.session, goal, items, f"made by the extension {planner.name}")
+        return _shown(context)
     return Submit(MAKE.format(goal=goal), note="Mode plan: nothing is changed; /plan off ends it.")
 
 

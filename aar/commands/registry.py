@@ -36,6 +36,7 @@ def commands() -> tuple[Command, ...]:
         sessions,
         setup,
         shells,
+        voice,
         work,
     )
 
@@ -61,6 +62,7 @@ def commands() -> tuple[Command, ...]:
         setup,
         context,
         screen,
+        voice,
     )
     found = [command for family in families for command in family.commands()]
     return tuple(sorted(found, key=lambda command: GROUPS.index(command.group)))

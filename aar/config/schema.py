@@ -292,7 +292,9 @@ class PlanConfig(Section):
     max_replans: Annotated[int, Field(ge=0, le=20)] = 3
     """Changes of one plan at most; 0: it is never changed."""
     max_parallel: Annotated[int, Field(ge=1, le=32)] = 4
-    """Steps that only read, side by side."""
+    """Steps side by side: those that only read, and with ``worktrees`` those that write."""
+    worktrees: bool = False
+    """Whether steps that write run side by side, each in a work tree of git; needs a sandbox."""
 
 
 class TuiLayoutConfig(Section):
@@ -474,8 +476,23 @@ class MemoryConfig(Section):
     """Tokens of all of them, about."""
     write: Literal["ask", "auto", "off"] = "ask"
     """What becomes of notes that the model proposes: you are asked, they are kept, or there are none."""
+    embeddings: str | None = None
+    """What finds notes by what they say besides by words: ``wordllama``, or ``PROVIDER/MODEL``."""
     stale_days: NonNegativeInt = 180
     """Age in days at which a note is called old; 0: never."""
+
+
+class VoiceConfig(Section):
+    """``[voice]``: speaking instead of typing, by programs of yours."""
+
+    stt_command: str | None = None
+    """Command line of a program that records, and prints what it heard; SIGINT ends the recording."""
+    tts_command: str | None = None
+    """Command line of a program that speaks what it reads from standard input."""
+    speak: bool = False
+    """Whether answers are read aloud from the start; ``/voice on`` and ``off`` change it in a session."""
+    seconds: Annotated[float, Field(gt=0, le=3600)] = 300
+    """Seconds of one recording at most, the time to understand it included."""
 
 
 class ExtensionsConfig(Section):
@@ -529,4 +546,5 @@ class Config(Section):
     extensions: ExtensionsConfig = ExtensionsConfig.model_construct()
     agents: dict[str, Any] = Field(default_factory=dict)
     memory: MemoryConfig = MemoryConfig.model_construct()
+    voice: VoiceConfig = VoiceConfig.model_construct()
     log: LogConfig = LogConfig.model_construct()

@@ -136,6 +136,9 @@ _REFUSED: dict[str, str] = {
     "extensions.settings*": "extensions are the user's",
     "log.*": "logs are the user's",
     "tui.*": "the screen and its keys are the user's",
+    "plan.worktrees": "agents in work trees ask nobody; a project may not let them",
+    "memory.embeddings": "a project may not choose where notes are sent",
+    "voice.*": "commands for the voice are the user's",
     "profiles*": "profiles are the user's",
     "trust*": "a project may not trust itself",
 }

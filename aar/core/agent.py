@@ -116,7 +116,7 @@ class Agent:
         self.counsel: list[Counsel] = []
         self.reviewers: list[Reviewer] = []
         self.way_on: Callable[[StopReason, RunLimits], str | None] = lambda reason, limits: None
-        self._parent_limits = parent_limits
+        self.parent_limits = parent_limits
         self._record: RunRecord | None = None
         self._keep_output = keep_output
         self._notes_model = notes_model
@@ -220,7 +220,7 @@ class Agent:
             self.config.guardrails,
             warn_at=self.config.budget.warn_at,
             budget=self.budget,
-            parent=self._parent_limits(),
+            parent=self.parent_limits(),
         )
         self.limits, self._record = limits, record
         session.set_state(AgentState.RUNNING, emit=record)

@@ -36,6 +36,7 @@ from aar.extensions.api_parts import (
     Planner,
     PromptBuilder,
     Recollection,
+    Replanner,
 )
 from aar.extensions.api_tools import CallContext, CommandResult, ToolFunction, tool_function
 from aar.extensions.api_types import (
@@ -56,7 +57,7 @@ from aar.protocol.panel import Panel, PanelLine
 from aar.protocol.state import StopReason
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
 
-API_VERSION = "1.0"
+API_VERSION = "1.1"
 """Version of this surface."""
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
     "PromptBuilder",
     "PromptLayer",
     "Recollection",
+    "Replanner",
     "RewriteResult",
     "Rows",
     "RunNumbers",
@@ -331,7 +333,7 @@ class ExtensionAPI:
     # --- parts -------------------------------------------------------------------------------------------
 
     def replace_planner(self, planner: Planner) -> None:
-        """Let ``planner`` plan tasks."""
+        """Let ``planner`` plan tasks; a `Replanner` also changes plans whose steps failed."""
         self._replace("planner", planner, Planner)
 
     def replace_memory(self, memory: Memory) -> None:

@@ -22,10 +22,28 @@ PARTS: tuple[PartName, ...] = ("planner", "memory", "prompt_builder", "guardrail
 
 @runtime_checkable
 class Planner(Protocol):
-    """Makes a plan of a task before the model begins."""
+    """Makes a plan of a task before the model begins; of a goal of ``/plan``, the plan that is run."""
 
     async def plan(self, task: str, context: ExtensionContext) -> Sequence[PlanItem]:
         """Return the steps of ``task``; none: it needs no plan."""
+        ...
+
+
+@runtime_checkable
+class Replanner(Planner, Protocol):
+    """A planner that also changes plans whose steps failed; without it the model does that."""
+
+    async def replan(
+        self, goal: str, items: Sequence[PlanItem], why: str, context: ExtensionContext
+    ) -> Sequence[PlanItem]:
+        """Return all steps of a better plan; none: the model shall look for one.
+
+        Args:
+            goal: What the plan is for.
+            items: Its steps as they stand, with state and last failure (``note``); completed ones stay.
+            why: What went wrong.
+            context: The session.
+        """
         ...
 
 
@@ -137,5 +155,6 @@ __all__ = [
     "Proceed",
     "PromptBuilder",
     "Recollection",
+    "Replanner",
     "Verdict",
 ]

@@ -16,19 +16,18 @@ from aar.extensions.api_parts import (
     HandledCall,
     MakeGuardrails,
     Memory,
-    Planner,
     PromptBuilder,
     Recollection,
 )
 from aar.extensions.in_session import ExtensionsInSession
 from aar.extensions.manager import Extension
+from aar.extensions.replaced_planner import SessionPlanner
 from aar.extensions.worker import ExtensionTroubleError
 from aar.protocol.errors import AarError, ErrorKind, ProviderError, ToolFailure
 from aar.protocol.events import (
     AssistantMessage,
     Event,
     PlanEvent,
-    PlanItem,
     PromptLayer,
     StateEvent,
     ToolCall,
@@ -248,7 +247,7 @@ class PromptParts:
     def __init__(
         self,
         here: ExtensionsInSession,
-        planner: tuple[Extension, Planner] | None,
+        planner: SessionPlanner | None,
         memory: tuple[Extension, Memory] | None,
     ) -> None:
         self._here, self._planner, self._memory = here, planner, memory
@@ -263,24 +262,24 @@ class PromptParts:
         return HookVerdict(context=tuple(texts), trusted=False) if texts else None
 
     async def _plan(self, prompt: str) -> list[str]:
-        if self._planner is None:
-            return []
-        extension, planner = self._planner
-        try:
-            made = await self._here.call(extension, planner.plan, prompt, self._here.context(extension))
-            items = tuple(cast("Sequence[object]", made or ()))
-            if not all(isinstance(item, PlanItem) for item in items):
-                raise ExtensionTroubleError("a plan must be a list of PlanItem")
-        except Exception as error:
-            self._planner = None
-            self._here.failed(extension, "planner", error, "work goes on without a plan")
-            return []
-        if not items:
-            return []
-        plan = cast("tuple[PlanItem, ...]", items)
         session = self._here.facts.session
-        session.append(PlanEvent(items=plan, revision=session.totals.plan_revision + 1))
+        before = session.totals.task_plan
+        running = before is not None and before.stage == "running"
+        # Who plans anew while a plan is run is asked for that, not with a prompt.
+        if self._planner is None or running or self._planner.asked_before(prompt):
+            return []
+        plan = await self._planner.plan(prompt)
+        if not plan:
+            return []
         steps = "\n".join(f"- {item.id}: {item.title}" for item in plan)
+        revision = session.totals.plan_revision + 1
+        if self._here.facts.mode() == "plan":
+            reason = f"made by the extension {self._planner.name}"
+            session.append(
+                PlanEvent(items=plan, revision=revision, kind="plan", goal=prompt[:500], reason=reason)
+            )
+            return [f"A plan for this was set down; the tool plan changes it where it does not fit:\n{steps}"]
+        session.append(PlanEvent(items=plan, revision=revision))
         return [f"A plan for this task; keep it up to date with the todo tool:\n{steps}"]
 
     async def _recall(self, prompt: str) -> list[str]:

@@ -1,6 +1,7 @@
-"""The full-text index of notes: a cache beside the files, brought up to date before each question.
+"""The index of notes, by words and, if wanted, by vectors: a cache beside the files.
 
-The files are the truth. Where the database is damaged or cannot be written, one in memory does instead.
+The files are the truth, and it is brought up to date before each question. Where the database is damaged or
+cannot be written, one in memory does instead.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from datetime import date
 from pathlib import Path
 from typing import Final, TypeVar
 
-from aar.protocol.notes import Note, NoteHit
+from aar.memory.notes_vectors import SCHEMA, joined, likeness, stored_vectors
+from aar.protocol.errors import AarError
+from aar.protocol.notes import Embedder, Note, NoteHit
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SCHEMA: Final = (
     "CREATE TABLE files (id INTEGER PRIMARY KEY, path TEXT UNIQUE, stamp TEXT)",
     "CREATE VIRTUAL TABLE notes USING fts5 (title, tags, body, tokenize = 'porter unicode61')",
+    SCHEMA,
 )
 _FIND: Final = (
     # The weights are those of title, tags and body.
@@ -32,6 +36,8 @@ _RECENT: Final = 0.5
 """What a note of today gains over one that is very old, as a share."""
 _OF_PROJECT: Final = 1.25
 _MOST_WORDS: Final = 32
+_MOST_NEAR: Final = 10
+"""Notes that say the like, at most: each one says a little of the like of anything."""
 _WORD: Final = re.compile(r"\w+")
 # Scripts that put no spaces between words: the tokenizer would take a sentence as one word.
 _UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
@@ -61,17 +67,23 @@ def telling_words(text: str) -> list[str]:
 
 
 class NotesIndex:
-    """Finds notes by words. Not for more than one thread at a time.
+    """Finds notes by words, and by what they say. Not for more than one thread at a time.
 
     Args:
-        file: The database; ``None``: in memory.
+        file: The database; ``None``: in memory, and only by words.
+        embedder: Makes vectors of what notes say; ``None``: only words count.
+
+    Attributes:
+        trouble: Why only words counted in the last question, though there is an embedder.
     """
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Path | None, embedder: Embedder | None = None) -> None:
         self.file = file
+        self._embedder = embedder
+        self.trouble = ""
 
     def search(self, notes: Mapping[str, Note], query: str, limit: int) -> list[NoteHit]:
-        """Return the notes in which words of ``query`` stand, the best first.
+        """Return the notes in which words of ``query`` stand, or which say the like, the best first.
 
         Words are found in other forms too; a word also finds longer ones that begin with it.
 
@@ -80,12 +92,17 @@ class NotesIndex:
             query: Words.
             limit: Notes at most.
         """
+        # Who searches looks at what comes; a prompt is not to be burdened with it.
+        least = 0.0 if self._embedder is None else self._embedder.least / 3
+        return self._with_near(self._by_words(notes, query), notes, query, least)[:limit]
+
+    def _by_words(self, notes: Mapping[str, Note], query: str) -> list[NoteHit]:
         words = [word for word in _WORD.findall(query.lower()) if word]
         telling = [word for word in words if word not in _COMMON] or words
         if not telling:
             return []
         if _UNSPACED.search(query):
-            return _by_parts(notes, query, limit)
+            return _by_parts(notes, query)
         wanted = " OR ".join(f'"{word}" *' for word in telling[:_MOST_WORDS])
 
         def work(database: sqlite3.Connection) -> list[NoteHit]:
@@ -94,18 +111,23 @@ class NotesIndex:
                     for path, rank, snippet in rows if path in notes]  # fmt: skip
 
         hits = self._carefully(notes, work)
-        return sorted(hits, key=lambda hit: (-hit.score, hit.note.name))[:limit]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.note.name))
 
     def fitting(self, notes: Mapping[str, Note], prompt: str) -> list[NoteHit]:
         """Return the notes that belong to a prompt, the best first.
 
-        A note belongs to it when a telling word stands in its title or tags, or two stand in its text.
+        A note belongs to it when a telling word stands in its title or tags, or two stand in its text; with
+        an embedder also when it says the like.
         """
+        least = 0.0 if self._embedder is None else self._embedder.least
+        return self._with_near(self._fitting_words(notes, prompt), notes, prompt, least)
+
+    def _fitting_words(self, notes: Mapping[str, Note], prompt: str) -> list[NoteHit]:
         words = telling_words(prompt)
         if not words or not notes:
             return []
         if _UNSPACED.search(prompt):
-            return _by_parts(notes, prompt, len(notes))
+            return _by_parts(notes, prompt)
 
         def work(database: sqlite3.Connection) -> list[NoteHit]:
             points: dict[str, float] = {}
@@ -127,6 +149,29 @@ class NotesIndex:
             ]
 
         return sorted(self._carefully(notes, work), key=lambda hit: (-hit.score, hit.note.name))
+
+    def _with_near(
+        self, words: list[NoteHit], notes: Mapping[str, Note], text: str, least: float
+    ) -> list[NoteHit]:
+        """Join what words found with what says the like; where that fails, words alone count."""
+        self.trouble = ""
+        if self._embedder is None or self.file is None or not notes or not text.strip():
+            return words
+        try:
+            near = self._near(self._embedder, notes, text, least)
+        except (AarError, sqlite3.Error, OSError) as error:
+            self.trouble = str(error)
+            return words
+        return joined(words, near) if near else words
+
+    def _near(self, embedder: Embedder, notes: Mapping[str, Note], text: str, least: float) -> list[NoteHit]:
+        stamps = {path: _stamp(note) for path, note in notes.items()}
+        with contextlib.closing(self._opened()) as database:
+            vectors = stored_vectors(database, stamps, notes, embedder)
+        (asked,) = embedder.embed([text])
+        found = ((notes[path], likeness(asked, vector)) for path, vector in vectors.items())
+        hits = [NoteHit(note, _ranked(note, like)) for note, like in found if like >= least]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.note.name))[:_MOST_NEAR]
 
     def _carefully(self, notes: Mapping[str, Note], work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Do ``work``; when the database is damaged, with a new one; when that fails too, in memory."""
@@ -166,7 +211,7 @@ def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
     database.execute("PRAGMA synchronous = OFF")
     if database.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
         database.execute("BEGIN IMMEDIATE")
-        for name in ("notes", "files"):
+        for name in ("notes", "files", "vectors"):
             database.execute(f"DROP TABLE IF EXISTS {name}")
         for statement in _SCHEMA:
             database.execute(statement)
@@ -234,7 +279,7 @@ def recency(updated: str, today: date | None = None) -> float:
     return 0.5 ** (max(days, 0) / _HALF_LIFE_DAYS)
 
 
-def _by_parts(notes: Mapping[str, Note], text: str, limit: int) -> list[NoteHit]:
+def _by_parts(notes: Mapping[str, Note], text: str) -> list[NoteHit]:
     """Look through all notes for pairs of neighbouring signs, for scripts without spaces."""
     pairs = {run[at : at + 2] for run in _UNSPACED.findall(text) for at in range(max(1, len(run) - 1))}
     hits: list[NoteHit] = []
@@ -243,4 +288,4 @@ def _by_parts(notes: Mapping[str, Note], text: str, limit: int) -> list[NoteHit]
         found: Sequence[str] = [pair for pair in pairs if pair in whole]
         if len(found) >= min(2, len(pairs)):
             hits.append(NoteHit(note, _ranked(note, float(len(found)))))
-    return sorted(hits, key=lambda hit: (-hit.score, hit.note.name))[:limit]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.note.name))

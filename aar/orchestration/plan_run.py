@@ -1,6 +1,7 @@
 """A plan run to its end: which step begins when, what is done about failures, how it all ends.
 
-Steps that only read run side by side; a step that may write runs alone. Each change of the plan is handed to
+Steps that only read run side by side; a step that may write runs alone, or apart: in a place of its own, from
+which its changes are merged in the order of the plan. Each change of the plan is handed to
 the crew, which stores it as an event, so that a run that was killed goes on where it was.
 """
 
@@ -60,12 +61,20 @@ class Crew(Protocol):
         """Tell whether a step can change nothing."""
         ...
 
+    def apart(self, item: PlanItem) -> bool:
+        """Tell whether a step that writes does so in a place of its own; `merge` brings its changes back."""
+        ...
+
     def limit(self) -> StopReason | None:
         """Return why no further step may begin, if so."""
         ...
 
     async def work(self, plan: PlanEvent, item: PlanItem) -> Attempt:
         """Do a step."""
+        ...
+
+    async def merge(self, item: PlanItem) -> Attempt:
+        """Bring what a step changed apart from the others into the project, all of it or nothing."""
         ...
 
     async def check(self, item: PlanItem) -> Attempt:
@@ -98,6 +107,8 @@ class PlanRun:
         self._settings = settings
         self._running: dict[asyncio.Task[Attempt], PlanItem] = {}
         self._checking = asyncio.Lock()
+        self._unmerged: set[str] = set()
+        self._merged = asyncio.Condition()
         self._failed_in_row: list[str] = []
         self._why: str | None = None
         self._checked = False
@@ -171,24 +182,50 @@ class PlanRun:
                 return None
 
     def _start(self) -> None:
-        """Begin what may begin now: steps that read side by side, one that writes alone."""
+        """Begin what may begin now: steps that read or write apart side by side, others alone."""
         free = ready(self.plan.items)
-        writing = any(not self._crew.reads_only(item) for item in self._running.values())
+        alone = any(not self._beside(item) for item in self._running.values())
         for item in free:
-            if writing or len(self._running) >= self._settings.max_parallel:
+            if alone or len(self._running) >= self._settings.max_parallel:
                 return
-            if self._crew.reads_only(item):
+            if self._beside(item):
                 self._start_one(item)
         if not self._running and free:
             self._start_one(free[0])
 
+    def _beside(self, item: PlanItem) -> bool:
+        return self._crew.reads_only(item) or self._crew.apart(item)
+
     def _start_one(self, item: PlanItem) -> None:
         plan = self.plan
+        if not self._crew.reads_only(item) and self._crew.apart(item):
+            self._unmerged.add(item.id)
         self._change(item.id, status="executing")
         self._running[asyncio.ensure_future(self._step(plan, item))] = item
 
     async def _step(self, plan: PlanEvent, item: PlanItem) -> Attempt:
-        attempt = await self._crew.work(plan, item)
+        if self._crew.reads_only(item) or not self._crew.apart(item):
+            return await self._after_check(item, await self._crew.work(plan, item))
+        try:
+            attempt = await self._crew.work(plan, item)
+            if not attempt.passed:
+                return attempt
+            async with self._merged:
+                await self._merged.wait_for(lambda: self._is_next(item.id))
+            async with self._checking:
+                result = await self._crew.merge(item)
+        finally:
+            self._unmerged.discard(item.id)
+            async with self._merged:
+                self._merged.notify_all()
+        return await self._after_check(item, attempt) if result.passed else result
+
+    def _is_next(self, item_id: str) -> bool:
+        """Tell whether no step before this one in the plan has still to be merged."""
+        ids = [item.id for item in self.plan.items]
+        return not self._unmerged & set(ids[: ids.index(item_id)])
+
+    async def _after_check(self, item: PlanItem, attempt: Attempt) -> Attempt:
         if attempt.stop is not None or not item.done_when:
             return attempt
         async with self._checking:

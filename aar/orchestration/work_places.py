@@ -138,6 +138,21 @@ async def snapshot(git: Git, work: Path, ref: str) -> str:
         work: Folder for a temporary index.
         ref: Name that keeps the commit from being collected.
     """
+    tree = await written_tree(git, work)
+    head = await git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", failing=False)
+    parents = ("-p", head.decode().strip()) if head else ()
+    commit = await git.text("commit-tree", tree, *parents, "-m", "State of the project for agents")
+    await git.run("update-ref", ref, commit)
+    return commit
+
+
+async def written_tree(git: Git, work: Path) -> str:
+    """Return the present state of a work tree, new files included, as a tree of git.
+
+    Args:
+        git: Of the repository.
+        work: Folder for a temporary index.
+    """
     index = work / "snapshot.index"
     own = await git.text("rev-parse", "--git-path", "index")
     if (git.root / own).exists():
@@ -146,14 +161,9 @@ async def snapshot(git: Git, work: Path, ref: str) -> str:
     env = {"GIT_INDEX_FILE": str(index)}
     try:
         await git.run("add", "-A", env=env)
-        tree = await git.text("write-tree", env=env)
+        return await git.text("write-tree", env=env)
     finally:
         index.unlink(missing_ok=True)
-    head = await git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", failing=False)
-    parents = ("-p", head.decode().strip()) if head else ()
-    commit = await git.text("commit-tree", tree, *parents, "-m", "State of the project for agents")
-    await git.run("update-ref", ref, commit)
-    return commit
 
 
 class Places:
@@ -242,6 +252,14 @@ class Places:
             sum(int(row[0]) for row in rows if row[0].isdigit()),
             sum(int(row[1]) for row in rows if row[1].isdigit()),
         )
+
+    async def commit(self, place: Place) -> str:
+        """Commit what is in a work tree, on no branch; return the commit, its base where nothing changed."""
+        await self._git.run("add", "-A", cwd=place.folder, env=place.env)
+        tree = await self._git.text("write-tree", cwd=place.folder, env=place.env)
+        if tree == await self._git.text("rev-parse", f"{place.base}^{{tree}}", cwd=place.folder):
+            return place.base
+        return await self._git.text("commit-tree", tree, "-p", place.base, "-m", "Changes of an agent")
 
     async def remove(self, place: Place) -> None:
         """Remove a place, and what git knows of it."""

@@ -39,6 +39,28 @@ class Note:
     more: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+class Embedder(Protocol):
+    """Makes vectors of texts: the nearer two of them, the more alike is what the texts say."""
+
+    @property
+    def name(self) -> str:
+        """Which model it is; vectors of another one cannot be compared with its own."""
+        ...
+
+    @property
+    def least(self) -> float:
+        """Likeness (cosine) from which a note belongs to a prompt without a word in common."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return a vector of length 1 for each text; may take seconds.
+
+        Raises:
+            AarError: It failed.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class NoteHit:
     """A note that was found.

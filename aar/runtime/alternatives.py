@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import shutil
-import tempfile
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from aar.config.trust import TrustStore, fingerprint
 from aar.core.verify import Verifier
 from aar.orchestration.alternatives import (
     JUDGE,
@@ -26,24 +19,21 @@ from aar.orchestration.alternatives import (
     ranked,
 )
 from aar.orchestration.consult import consult
-from aar.orchestration.work_places import Git, Place, Places, Project, find_project, snapshot
-from aar.protocol.errors import AarError, UsageError
+from aar.orchestration.work_places import Place, Places
+from aar.protocol.errors import AarError
 from aar.protocol.events import Subagent, ToolCall, ToolResult
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ResourceBlock, TextBlock
 from aar.protocol.state import StopReason
-from aar.runtime.opening import open_runtime
 from aar.runtime.small import store_cost
+from aar.runtime.work_trees import places_of, runtime_in
 
 if TYPE_CHECKING:
     from aar.core.agent import RunResult
     from aar.runtime.conversation import Conversation
-    from aar.runtime.parts import Runtime
 
 PARALLEL = 3
 """Attempts at one time."""
-_MOST_FILES = 5000
-_MOST_BYTES = 200_000_000
 _MAX_DIFF = 400_000
 
 
@@ -63,15 +53,13 @@ async def try_alternatives(
         StorageError: There is no room for copies.
     """
     runtime = conversation.runtime
-    if not runtime.spawner.status().enforced:
-        raise UsageError("Attempts run without questions, so they need a sandbox; see `aar sandbox status`.")
     turns = asyncio.Semaphore(PARALLEL)
 
     async def attempt(places: Places, number: int) -> Attempt:
         async with turns:
             return await _attempt(conversation, places, task, number, count, checks)
 
-    async with _places(runtime) as places:
+    async with places_of(runtime, "alternatives") as places:
         attempts = await asyncio.gather(*(attempt(places, number) for number in range(1, count + 1)))
     judgement, why = await _judged(conversation, task, [item for item in attempts if item.usable])
     comparison = Comparison(task, ranked(attempts, judgement), why)
@@ -139,7 +127,7 @@ async def _work(
     agent_id: str,
 ) -> tuple[Attempt, StopReason]:
     """Do the task in ``place`` and tell what changed there."""
-    async with _runtime_in(conversation.runtime, place.folder) as inner:
+    async with runtime_in(conversation.runtime, place.folder) as inner:
         session = inner.open_session(title=f"Attempt {number} of {count}: {task[:60]}")
         try:
             agent = inner.agent(session)
@@ -174,82 +162,6 @@ def _problem(result: RunResult, diff: str) -> str:
     if "\nGIT binary patch\n" in diff:
         return "it changed files that are no text"
     return ""
-
-
-@asynccontextmanager
-async def _runtime_in(runtime: Runtime, folder: Path) -> AsyncGenerator[Runtime]:
-    """Open a runtime in a work tree, with the same model; trusted where the project is.
-
-    The trust holds only if what is there is the same as in the project.
-    """
-    base = runtime.base
-    now = fingerprint(base.workspace)
-    # The project may have changed since it was opened.
-    holds = base.trusted and TrustStore(base.paths).is_trusted(base.workspace, now)
-    same = holds and fingerprint(folder).sha256 == now.sha256
-    name = base.config.model.name or runtime.active.name
-    # The settings of the command line hold in there too: rules that deny, limits, the wall.
-    sets = [one for one in base.given.get("sets", ()) if not one.lstrip().startswith("permissions.mode")]
-    given: dict[str, Any] = {
-        **base.given,
-        "sets": sets,
-        "cwd": folder,
-        "model": name,
-        "mode": "auto",
-        "trust": same,
-    }
-    inner = await asyncio.to_thread(lambda: open_runtime(**given))
-    own = inner.active
-    inner.active, inner.reasoning, inner.profile = runtime.active, runtime.reasoning, runtime.profile
-    try:
-        yield inner
-    finally:
-        # The shared provider is not the inner runtime's to close.
-        inner.active = own
-        await inner.aclose()
-        TrustStore(base.paths).forget(folder)
-
-
-@asynccontextmanager
-async def _places(runtime: Runtime) -> AsyncGenerator[Places]:
-    """Yield what makes work trees that hold the project as it is now, what is not committed included."""
-    root, prefix, kind = await find_project(runtime.spawner, runtime.workspace, copy=False)
-    if kind != "worktree":
-        raise UsageError("Alternatives need a git repository; `git init` makes one.")
-    if prefix:
-        raise UsageError("Start aar in the root of the repository to try alternatives.")
-    git = Git(runtime.spawner, root)
-    await _check_amount(git)
-    # Not below aar's own folders, which no tool may read.
-    work = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="aar-alternatives-"))
-    ref = f"refs/aar/{work.name}"
-    try:
-        base = await snapshot(git, work, ref)
-        yield Places(runtime.spawner, Project(root, prefix, kind, base), work)
-    finally:
-        await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
-        await git.run("worktree", "prune", failing=False)
-        await git.run("update-ref", "-d", ref, failing=False)
-
-
-async def _check_amount(git: Git) -> None:
-    """Refuse to put very much that is not committed into the repository."""
-    listed = ("--modified", "--others", "--exclude-standard")
-    found = await git.run("ls-files", "-z", *listed) or b""
-    names = [name for name in os.fsdecode(found).split("\0") if name]
-    if len(names) > _MOST_FILES:
-        raise UsageError(f"{len(names):,} files are not committed; commit or ignore some of them first.")
-    if await asyncio.to_thread(_bytes_of, git.root, names) > _MOST_BYTES:
-        raise UsageError("Too much is not committed to copy it; commit or ignore some of it first.")
-
-
-def _bytes_of(root: Path, names: Sequence[str]) -> int:
-    total = 0
-    for name in names:
-        # What is gone has no size.
-        with contextlib.suppress(OSError):
-            total += (root / name).lstat().st_size
-    return total
 
 
 async def pick(conversation: Conversation, attempt: Attempt) -> ToolResult:

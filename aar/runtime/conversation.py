@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -29,6 +30,7 @@ from aar.runtime.titles import Titles
 
 if TYPE_CHECKING:
     from aar.runtime.undo import Undo
+    from aar.runtime.voice import Voice
 
 EventHandler = Callable[[Event], None]
 SessionHandler = Callable[[Session], None]
@@ -418,9 +420,22 @@ class Conversation:
         self.runtime.add_root(path)
         self.agent = self._agent_again()
 
+    @cached_property
+    def voice(self) -> Voice:
+        """Dictation and reading aloud."""
+        from aar.runtime.voice import Voice
+
+        return Voice(self)
+
+    def stop_voice(self) -> bool:
+        """End what is heard or read aloud; tell whether there was anything. See `Voice.stop`."""
+        return "voice" in self.__dict__ and self.voice.stop()
+
     async def aclose(self) -> None:
         """End the run, close the session and the runtime."""
         await self.stop()
+        if "voice" in self.__dict__:
+            await self.voice.aclose()
         self._unwatch()
         await self.session.aclose()
         await self.runtime.aclose()

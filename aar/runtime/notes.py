@@ -15,7 +15,7 @@ from aar.core.tokens import estimate_text
 from aar.memory.notes import NoteStore
 from aar.memory.notes_index import NotesIndex
 from aar.memory.notes_proposed import ProposedNotes
-from aar.protocol.errors import StorageError, UsageError
+from aar.protocol.errors import ConfigurationError, StorageError, UsageError
 from aar.protocol.events import (
     AssistantMessage,
     ContextEvent,
@@ -26,7 +26,7 @@ from aar.protocol.events import (
     UserMessage,
 )
 from aar.protocol.messages import ResourceBlock, TextBlock
-from aar.protocol.notes import Note, NoteAsk, NoteHit, PastWords
+from aar.protocol.notes import Embedder, Note, NoteAsk, NoteHit, PastWords
 from aar.safety.outside import signs_of_injection
 
 if TYPE_CHECKING:
@@ -41,10 +41,16 @@ _WINDOW_SHARE: Final = 20
 _AROUND: Final = 6
 _PAST_CHARS: Final = 20_000
 _MESSAGE_CHARS: Final = 4000
+_EMBEDDERS: Final = "embedders"
 
 
-def open_notes(base: Base) -> NoteStore:
-    """Return the notes that count in the project of ``base``."""
+def open_notes(base: Base, *, words_only: bool = False) -> NoteStore:
+    """Return the notes that count in the project of ``base``; see ``[memory] embeddings``.
+
+    Args:
+        base: Settings and folders.
+        words_only: Whether they are found by words whatever the settings say.
+    """
     from aar.safety.environment import secret_values
     from aar.safety.redact import Redactor
 
@@ -58,10 +64,40 @@ def open_notes(base: Base) -> NoteStore:
         user=user,
         project=project if _may_use_project(base) else None,
         root=base.workspace,
-        index=NotesIndex(file),
+        index=NotesIndex(file, None if words_only else _embedder(base)),
         redact=Redactor(secret_values(os.environ)).redact,
         stale_days=base.config.memory.stale_days,
     )
+
+
+def _embedder(base: Base) -> Embedder | None:
+    """Return what `[memory] embeddings` names, made once for each process and setting."""
+    name = base.config.memory.embeddings
+    if not name:
+        return None
+    made: dict[str, Embedder] = base.kept.setdefault(_EMBEDDERS, {})
+    if name not in made:
+        from aar.providers.embeddings import make_embedder
+        from aar.runtime.key_command import key_command
+
+        try:
+            made[name] = make_embedder(name, base.config, run_command=key_command(base))
+        except ConfigurationError as error:
+            made[name] = _NoEmbedder(error)
+    return made[name]
+
+
+class _NoEmbedder:
+    """Stands for a setting that is wrong: notes are found by words, and the user hears why."""
+
+    name, least = "", 1.0
+
+    def __init__(self, error: ConfigurationError) -> None:
+        self._error = error
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Fail."""
+        raise self._error
 
 
 def proposed_notes(base: Base) -> ProposedNotes:
@@ -156,30 +192,45 @@ class SessionNotes:
     def __init__(self, runtime: Runtime, session: Session) -> None:
         self._runtime, self._session = runtime, session
         self._recalled: set[tuple[str, str]] = set()
+        self._words_only = False
 
     async def recall(self, prompt: str) -> list[Event]:
         """Return the events that put notes that fit a prompt before the model, each note once."""
         settings = self._runtime.config.memory
         if not settings.enabled or not settings.recall or not prompt.strip():
             return []
-        hits = await asyncio.to_thread(
-            lambda: open_notes(self._runtime.base).recall(prompt[:_PROMPT_CHARS], settings.recall)
-        )
+        hits, trouble = await asyncio.to_thread(self._find, prompt[:_PROMPT_CHARS], settings.recall)
+        told: list[Event] = [Notice(level="warning", code="notes", message=trouble)] if trouble else []
         fresh = [hit for hit in hits if (hit.note.path, hit.note.updated) not in self._recalled]
         window = self._runtime.active.capabilities.context_window
         budget = min(settings.recall_tokens, (window or 1_000_000) // _WINDOW_SHARE)
         texts = within(fresh, budget)
         if not texts:
-            return []
+            return told
         used = fresh[: len(texts)]
         self._recalled |= {(hit.note.path, hit.note.updated) for hit in used}
         names = ", ".join(hit.note.name for hit in used)
         label = f"Recalled {len(used)} {'note' if len(used) == 1 else 'notes'}: {names}"
         blocks = tuple(TextBlock(text=text) for text in texts)
         return [
+            *told,
             Notice(level="info", code="notes", message=f"{label}. /memory shows them."),
             ContextEvent(source="notes", label=label, content=blocks, trusted=False),
         ]
+
+    def _find(self, prompt: str, limit: int) -> tuple[list[NoteHit], str]:
+        """Return notes that fit, and what to tell the user."""
+        store = open_notes(self._runtime.base, words_only=self._words_only)
+        hits = store.recall(prompt, limit)
+        # Asked once: a server that is not there would hold up each prompt.
+        self._words_only = self._words_only or bool(store.index.trouble)
+        return hits, by_words_only(store)
+
+
+def by_words_only(store: NoteStore) -> str:
+    """Return the sentence that tells why words alone counted in the last search; empty: they did not."""
+    trouble = store.index.trouble
+    return f"Notes are found by words alone now. {trouble}" if trouble else ""
 
 
 def within(hits: Sequence[NoteHit], budget: int) -> list[str]:

@@ -39,6 +39,7 @@ _DIFFS = frozenset({"diff", "log", "show", "diff-files", "diff-index", "diff-tre
 _LOOKS_INSIDE = frozenset({"status", "diff", "diff-files", "diff-index"})
 """Calls that would ask each inner repository what changed in it."""
 _DRIVER = re.compile(r"filter\.(.+)\.(?:clean|smudge|process|required)", re.DOTALL)
+_MERGE = re.compile(r"merge\.(.+)\.driver", re.DOTALL)
 _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
@@ -48,19 +49,26 @@ _ENVIRONMENT = {
 }
 
 
-def git_argv(args: Iterable[str], filters: Iterable[str] = (), inner: Iterable[str] = ()) -> tuple[str, ...]:
+def git_argv(
+    args: Iterable[str],
+    filters: Iterable[str] = (),
+    inner: Iterable[str] = (),
+    mergers: Iterable[str] = (),
+) -> tuple[str, ...]:
     """Return the words of a call of git in which the repository's programs do not run.
 
     Args:
         args: Subcommand and its words; ``add`` without paths, for all below the folder.
         filters: Names of the filter drivers that the repository configures; see `run_git`.
         inner: Paths of the repositories inside that ``add`` passes over.
+        mergers: Names of the merge drivers that the repository configures: what they would merge conflicts.
     """
     words = tuple(args)
     off = [*_OFF]
     for name in filters:
         off += (f"filter.{name}.clean=", f"filter.{name}.smudge=", f"filter.{name}.process=")
         off.append(f"filter.{name}.required=false")
+    off += [f"merge.{name}.driver=false" for name in mergers]
     options = [part for setting in off for part in ("-c", setting)]
     guards = ("--no-ext-diff", "--no-textconv") if words[:1] and words[0] in _DIFFS else ()
     if words[:1] and words[0] in _LOOKS_INSIDE:
@@ -108,20 +116,25 @@ async def run_git(
         return await spawner.run(request)
 
     listed = await run(git_argv(_LIST), _MAX_OUTPUT)
-    filters = filter_names(listed.output.decode("utf-8", "replace"))
+    keys = listed.output.decode("utf-8", "replace")
+    filters, mergers = filter_names(keys), _names(_MERGE, keys)
     inner: tuple[str, ...] = ()
     if words[:1] == ("add",):
         index = await run(git_argv(_INDEX), _MAX_INDEX)
         inner = inner_repositories(index.output.decode("utf-8", "surrogateescape"))
-    return await run(git_argv(words, filters, inner), max_output)
+    return await run(git_argv(words, filters, inner, mergers), max_output)
 
 
-_LIST = ("config", "--name-only", "-z", "--get-regexp", r"^filter\.")
+_LIST = ("config", "--name-only", "-z", "--get-regexp", r"^(filter|merge)\.")
 
 
 def filter_names(listed: str) -> tuple[str, ...]:
     """Return the names of filter drivers in the output of ``git config --name-only -z --get-regexp``."""
-    found = (_DRIVER.fullmatch(key) for key in listed.split("\0"))
+    return _names(_DRIVER, listed)
+
+
+def _names(pattern: re.Pattern[str], listed: str) -> tuple[str, ...]:
+    found = (pattern.fullmatch(key) for key in listed.split("\0"))
     return tuple(dict.fromkeys(match[1] for match in found if match is not None))
 
 

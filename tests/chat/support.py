@@ -88,10 +88,15 @@ class Chat:
 
 @asynccontextmanager
 async def chatting(
-    tmp_path: Path, *steps: dict[str, Any], mode: str = "ask", colour: bool = False, first: str | None = None
+    tmp_path: Path,
+    *steps: dict[str, Any],
+    mode: str = "ask",
+    colour: bool = False,
+    first: str | None = None,
+    **options: Any,
 ) -> AsyncIterator[Chat]:
     """Chat with a model that does ``steps``, until the end of the block."""
-    async with desk(tmp_path, *steps, mode=mode) as at:
+    async with desk(tmp_path, *steps, mode=mode, **options) as at:
         out = io.StringIO()
         with create_pipe_input() as keys:
             paper, drawn = Paper(out, colour=colour), Drawn()

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aar.protocol.events import AssistantMessage, ToolCall, ToolResult, UserMessage
+from aar.protocol.events import AssistantMessage, PlanItem, ToolCall, ToolResult, UserMessage
+from aar.runtime.plan import set_down
 from tests.chat.support import CTRL_C, CTRL_D, DECIDE, ENTER, ESCAPE, Chat, chatting
 from tests.support.waiting import until
 
@@ -244,6 +245,25 @@ async def test_a_file_is_attached_to_the_next_prompt(tmp_path: Path) -> None:
         await chat.at("> @a.txt", "what is it?" + ENTER)
         await chat.shows("ok\n")
         assert said(chat)[0].endswith("@a.txt what is it?")
+
+
+async def test_what_was_dictated_waits_in_the_line(tmp_path: Path) -> None:
+    async with chatting(tmp_path, {"text": "ok"}, sets=("voice.stt_command=echo mend the parser",)) as chat:
+        await chat.at(">", "/voice" + ENTER)
+        await chat.at("> mend the parser", ", please" + ENTER)
+        await chat.shows("ok\n")
+        assert said(chat) == ["mend the parser, please"]
+
+
+async def test_a_plan_is_edited_in_the_line_and_comes_back_where_it_is_wrong(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as chat:
+        set_down(chat.conversation.session, "Greet", [PlanItem(id="a", title="Say hi")], "test")
+        await chat.at(">", "/plan edit" + ENTER)
+        await chat.at("## a. Say hi", "after: b" + ENTER)
+        await chat.shows("depends on b")
+        await chat.at("after: b", "\x7f" * len("after: b") + "agent: coder" + ENTER)
+        await chat.shows("· a. Say hi")
+        assert chat.conversation.session.totals.task_plan.items[0].agent == "coder"
 
 
 async def test_a_command_that_submits_runs_the_agent(tmp_path: Path) -> None:

@@ -132,9 +132,9 @@ def test_an_installed_package_brings_one_by_its_entry_point(
         ("x = 1", "it has no function register(api)"),
         ("def register(): ...", "register must take one argument"),
         ("import sys; sys.exit(3)", "it tried to end aar (SystemExit)"),
-        ("AAR_API = '2.0'\ndef register(api): ...", "it needs version 2.0 of the API and this aar has 1.0"),
+        ("AAR_API = '2.0'\ndef register(api): ...", "it needs version 2.0 of the API and this aar has 1.1"),
         ("AAR_API = '1.7'\ndef register(api): ...", "needs version 1.7"),
-        ("AAR_API = 'new'\ndef register(api): ...", "write it as in '1.0'"),
+        ("AAR_API = 'new'\ndef register(api): ...", "write it as in '1.1'"),
         ("def register(api):\n  @api.on('nothing')\n  def f(e, c): ...", "there is no event 'nothing'"),
         (
             "def register(api):\n  @api.on('stop')\n  def f(e): ...",

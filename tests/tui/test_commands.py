@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from aar.commands.base import Table, Text
-from aar.protocol.events import UserMessage
+from aar.protocol.events import PlanItem, UserMessage
+from aar.runtime.plan import set_down
 from aar.safety.sanitize import sanitize
 from aar.transports.tui.app import AarApp
 from aar.transports.tui.palette import Palette, needs_words, ranked
@@ -130,6 +131,24 @@ async def test_a_choice_runs_the_command_of_its_line(project: Path) -> None:
         await pilot.press("backspace", "backspace", "backspace", "backspace", *"plan", "enter")
         await until(pilot, lambda: talk(pilot).mode == "plan")
         assert len(pilot.app.screen_stack) == 1
+        assert said(pilot) == []
+
+
+async def test_a_plan_that_was_edited_wrongly_comes_back_to_be_mended(project: Path) -> None:
+    async with screen(project) as pilot:
+        area = pilot.app.query_one(PromptArea)
+        set_down(talk(pilot).session, "Greet", [PlanItem(id="a", title="Say hi")], "test")
+        await enter(pilot, "/plan edit")
+        await until(pilot, lambda: "## a. Say hi" in area.text)
+        wrong = area.text.replace("## a. Say hi", "## a. Say hi\nafter: b")
+        area.set_text(wrong)
+        await pilot.press("enter")
+        await until(pilot, lambda: area.text == wrong.strip())
+        assert "depends on b" in screen_text(pilot.app)
+        area.set_text(wrong.replace("after: b", "done when: file: hi.txt"))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ResultView))
+        assert "done when file: hi.txt" in screen_text(pilot.app)
         assert said(pilot) == []
 
 

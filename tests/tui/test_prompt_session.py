@@ -394,3 +394,21 @@ async def test_an_editor_that_the_screen_cannot_make_room_for_is_told(
         await pilot.press(*"text", "ctrl+g")
         await until(pilot, lambda: "cannot be given to an editor" in screen_text(pilot.app))
         assert area(pilot).text == "text"
+
+
+async def test_what_was_dictated_stands_in_the_prompt_behind_what_was_typed(project: Path) -> None:
+    hears = project.parent / "hears.sh"
+    began = project.parent / "began"
+    hears.write_text(
+        f"trap 'ended=1' INT; : > '{began}'; while [ -z $ended ]; do sleep 0.02; done; echo the parser\n"
+    )
+    async with screen(project, sets=(f"voice.stt_command=sh '{hears}'",)) as pilot:
+        area, hint = pilot.app.query_one(PromptArea), pilot.app.query_one(HintLine)
+        await pilot.press(*"mend")
+        await pilot.press("alt+v")
+        await until(pilot, began.exists)
+        assert "Listening" in str(hint.content)
+        await pilot.press("escape")
+        await until(pilot, lambda: area.text == "mend the parser")
+        assert not hint.display
+        assert said(pilot) == []

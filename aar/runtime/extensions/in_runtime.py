@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aar.extensions.api_parts import PartName
     from aar.extensions.in_session import ExtensionsInSession
     from aar.extensions.manager import Extension, ExtensionManager
+    from aar.extensions.replaced_planner import SessionPlanner
     from aar.protocol.panel import Panel
     from aar.protocol.tool import ToolSpec
     from aar.runtime.hooks import SessionHooks
@@ -34,6 +35,7 @@ class _Joined:
     hooks: SessionHooks
     here: ExtensionsInSession | None = None
     manager: ExtensionManager | None = None
+    planner: SessionPlanner | None = None
     agents: WeakSet[Agent] = field(default_factory=lambda: WeakSet["Agent"]())
 
 
@@ -114,6 +116,7 @@ class RuntimeExtensions:
     def _join(self, joined: _Joined, manager: ExtensionManager) -> None:
         from aar.extensions.in_session import ExtensionsInSession, Facts
         from aar.extensions.replaced import PromptParts
+        from aar.extensions.replaced_planner import SessionPlanner
 
         runtime = self._runtime
         facts = Facts(
@@ -129,8 +132,9 @@ class RuntimeExtensions:
         here = joined.here = ExtensionsInSession(facts, manager.loaded)
         listeners = here.listeners()
         planner, memory = manager.part("planner"), manager.part("memory")
+        joined.planner = None if planner is None else SessionPlanner(here, *planner)
         if planner is not None or memory is not None:
-            listeners.append(("prompt_submit", PromptParts(here, planner, memory).heard))
+            listeners.append(("prompt_submit", PromptParts(here, joined.planner, memory).heard))
         joined.hooks.take_listeners(listeners)
         for agent in joined.agents:
             self._equip(agent, joined)
@@ -173,6 +177,14 @@ class RuntimeExtensions:
         from aar.extensions.replaced import rebuilt_prompt
 
         return rebuilt_prompt(*builder, prompt, facts, joined.here.failed)
+
+    async def planner(self, session: Session) -> SessionPlanner | None:
+        """Return who plans in ``session`` in place of the model, once extensions are loaded."""
+        if session.session_id not in self._joined:
+            return None
+        await self.ready(session)
+        joined = self._joined.get(session.session_id)
+        return None if joined is None else joined.planner
 
     # --- tools -------------------------------------------------------------------------------------------
 
@@ -266,7 +278,7 @@ class RuntimeExtensions:
             if joined.here is not None:
                 await joined.here.aclose()
             joined.hooks.take_listeners(())
-            joined.here = joined.manager = None
+            joined.here = joined.manager = joined.planner = None
             for agent in joined.agents:
                 agent.make_guardrails = None
                 agent.executor.around = None

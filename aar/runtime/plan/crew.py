@@ -17,6 +17,7 @@ from aar.protocol.ids import new_id
 from aar.protocol.messages import TextBlock
 from aar.protocol.state import StopReason
 from aar.runtime.judge import make_judge
+from aar.runtime.plan.apart import StepTrees
 from aar.runtime.plan.state import store
 from aar.runtime.questions import ASK_TOOL, make_ask
 from aar.tools.criteria import parse_criterion
@@ -69,6 +70,18 @@ class SessionCrew:
     _agents: dict[str, str] = field(default_factory=dict[str, str])
     _checks: dict[str, Checks] = field(default_factory=dict[str, Checks])
     _evidence: dict[str, Evidence] = field(default_factory=dict[str, Evidence])
+    _trees: StepTrees | None = None
+
+    async def prepare(self) -> None:
+        """Look whether steps can work in work trees, where the settings want that; tell why not."""
+        if not self.runtime.config.plan.worktrees:
+            return
+        trees = StepTrees(self.runtime, self.session, self.agent, self.record)
+        problem = await trees.problem()
+        if problem:
+            self.say(f"Steps that write are done one by one: {problem}", warn=True)
+        else:
+            self._trees = trees
 
     def keep(self, plan: PlanEvent) -> PlanEvent:
         """Store the plan as it now stands."""
@@ -81,6 +94,10 @@ class SessionCrew:
     def reads_only(self, item: PlanItem) -> bool:
         """Tell whether a step can change nothing."""
         return reads_only(self.runtime, item)
+
+    def apart(self, item: PlanItem) -> bool:
+        """Tell whether a step that writes does so in a work tree."""
+        return self._trees is not None
 
     def limit(self) -> StopReason | None:
         """Return why no further step may begin."""
@@ -95,8 +112,15 @@ class SessionCrew:
         if item.done_when and item.id not in self._checks:
             checks = self._checks[item.id] = self._make_checks()
             checks.begin([parse_criterion(item.done_when)])
-        again = self._agents.get(item.id) if item.failures else None
         told = self._steering()
+        if self._trees is not None and not self.reads_only(item):
+            prompt = step_prompt(plan, item, told)
+            ended = await self._trees.work(profile_of(self.runtime, item), item, prompt)
+            if isinstance(ended, Attempt):
+                return ended
+            self._evidence[item.id] = Evidence(ended.text, ended.diffs, prompt)
+            return self._attempt(ended)
+        again = self._agents.get(item.id) if item.failures else None
         prompt = again_prompt(item) if again else step_prompt(plan, item, told)
         place = self.runtime.extras.main_place(self.session, lambda: self.agent)
         delegation = Delegation(place, ToolCall(call_id=new_id(), tool_name="plan"), self.record)
@@ -111,6 +135,11 @@ class SessionCrew:
             return Attempt(False, "The agent gave no report.")
         self._evidence[item.id] = Evidence(child.result.text, child.result.diffs, prompt)
         return self._attempt(child.result)
+
+    async def merge(self, item: PlanItem) -> Attempt:
+        """Bring what a step changed in its work tree into the project."""
+        assert self._trees is not None
+        return await self._trees.merge(item)
 
     def _attempt(self, result: RunResult) -> Attempt:
         text = result.text.strip()[:_REPORT_CHARS]
@@ -173,6 +202,12 @@ class SessionCrew:
     # --- another plan --------------------------------------------------------------------------------------
 
     async def replan(self, plan: PlanEvent, why: str) -> Sequence[PlanItem] | None:
+        """Let an extension that plans, else the main agent's model, change the plan; both may only read."""
+        planner = await self.runtime.extras.extensions.planner(self.session)
+        items = () if planner is None else await planner.replan(plan.goal, plan.items, why)
+        return self._begun_anew(items) if items else await self._replan_by_model(plan, why)
+
+    async def _replan_by_model(self, plan: PlanEvent, why: str) -> Sequence[PlanItem] | None:
         """Let the main agent's model, which knows the conversation, change the plan; it may only read."""
         executor = self.agent.executor
         policy = executor.policy
@@ -185,9 +220,12 @@ class SessionCrew:
         after = self.session.totals.task_plan
         if after is None or after.revision <= before:
             return None
-        # A step that is new under an old id begins with an agent and a check of its own.
-        for item in after.items:
+        return self._begun_anew(after.items)
+
+    def _begun_anew(self, items: Sequence[PlanItem]) -> Sequence[PlanItem]:
+        """Let a step that is new under an old id begin with an agent and a check of its own."""
+        for item in items:
             if item.status == "pending":
                 self._agents.pop(item.id, None)
                 self._checks.pop(item.id, None)
-        return after.items
+        return items

@@ -57,6 +57,7 @@ def plan_work(runtime: Runtime, session: Session, agent: Agent) -> tuple[str, Wo
 
     async def work(record: RunRecord, turn: Turn) -> StopReason:
         crew = SessionCrew(runtime, session, agent, record, turn)
+        await crew.prepare()
         run = PlanRun(plan, crew, runtime.config.plan)
         try:
             return await run.run()

@@ -25,7 +25,7 @@ from aar.transports.chat.printer import ChatPrinter
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _SETTLING_S = 0.05
-ACTIONS = frozenset({"quit", "attach"})
+ACTIONS = frozenset({"quit", "attach", "insert", "fill"})
 """What of the commands' actions this door can do."""
 
 
@@ -73,6 +73,8 @@ class Talk:
         self._command: asyncio.Future[Any] | None = None
         self._leaving = False
         conversation.watch(self._take, on_result=self._take)
+        if conversation.runtime.config.voice.speak:
+            conversation.voice.reads_answers = True
 
     # --- what happens ------------------------------------------------------------------------------------
 
@@ -197,7 +199,13 @@ class Talk:
 
     # --- commands ----------------------------------------------------------------------------------------
 
+    def _listening(self, listening: bool) -> None:
+        if listening:
+            self._paper.line("Listening. Ctrl-C ends it, once more drops what was said.", "dim")
+
     async def _run_command(self, line: str) -> None:
+        if line.lower().startswith("/voice"):
+            self.conversation.voice.on_listening = self._listening
         self._command = asyncio.ensure_future(self._context.registry.run_line(self._context, line))
         try:
             result: Result = await self._command
@@ -209,6 +217,8 @@ class Talk:
         finally:
             self._command = None
         await self._show(result)
+        if isinstance(result, Failure) and "\n" in line:  # a plan that was edited, to be mended
+            self._reader.draft = line
         if self.conversation.running:
             await self._follow()
 
@@ -247,6 +257,10 @@ class Talk:
             self._leaving = True
         elif action.name == "attach":
             self._reader.draft += f"@{action.arguments.get('path', '')} "
+        elif action.name == "insert":
+            self._reader.draft = f"{self._reader.draft} {action.arguments.get('argument', '')}".lstrip()
+        elif action.name == "fill":
+            self._reader.draft = str(action.arguments.get("argument", ""))
 
     # --- signals -----------------------------------------------------------------------------------------
 
@@ -267,6 +281,8 @@ class Talk:
 
     def interrupt(self) -> None:
         """End the run or the command that is under way; what was shown is kept."""
+        if self.conversation.stop_voice():
+            return
         if self._command is not None:
             self._command.cancel()
         self.conversation.interrupt()

@@ -72,9 +72,12 @@ def search(
     words: tuple[str, ...], tags: tuple[str, ...], limit: int, as_json: bool, cwd: Path | None
 ) -> None:
     """Find notes by words, the best first."""
-    from aar.runtime.notes import open_notes
+    from aar.runtime.notes import by_words_only, open_notes
 
-    _print(open_notes(open_base(cwd=cwd)).search(" ".join(words), tags, limit), as_json)
+    store = open_notes(open_base(cwd=cwd))
+    _print(store.search(" ".join(words), tags, limit), as_json)
+    if told := by_words_only(store):
+        click.echo(sanitize(told), err=True)
 
 
 def _print(hits: list[NoteHit], as_json: bool) -> None:

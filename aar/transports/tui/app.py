@@ -321,10 +321,15 @@ class AarApp(ScreenActions):
         if self.prompting.escape():
             self.offer_rewind()
 
+    def action_voice(self) -> None:
+        """Dictate into the prompt, or end that."""
+        self.commanding.run("/voice")
+
     def action_to_background(self) -> None:
         """Let the running command go on in the background."""
         self.prompting.send_back()
 
     def offer_rewind(self) -> None:
         """Offer to go back to an earlier prompt."""
-        self.commanding.run("/rewind")
+        if self.commanding.ready:
+            self.commanding.run("/rewind")

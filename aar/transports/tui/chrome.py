@@ -45,7 +45,17 @@ _WELCOME_KEYS = (
     ("app.show_keys", "f1", "all keys"),
 )
 _OF_MAIN_SCREEN = frozenset(
-    {"toggle_panel", "cycle_mode", "interrupt", "to_background", "answer", "read", "scroll", "show_layout"}
+    {
+        "toggle_panel",
+        "cycle_mode",
+        "interrupt",
+        "to_background",
+        "answer",
+        "read",
+        "scroll",
+        "show_layout",
+        "voice",
+    }
 )
 
 

@@ -99,7 +99,10 @@ class CommandController:
         return True
 
     def run(self, line: str) -> None:
-        """Run a command line beside everything else."""
+        """Run a command line beside everything else, once the session stands."""
+        if self._context is None:
+            self._waiting.append(line)
+            return
         self._app.run_worker(self._run(line), group="command", exit_on_error=False)
 
     async def _run(self, line: str) -> None:
@@ -110,13 +113,23 @@ class CommandController:
         screen = _SCREENS.get(word.removeprefix("/").lower())
         if screen is not None and not argument and await self._app.run_action(f"app.{screen}"):
             return
+        voice = word.lower() == "/voice"
+        if voice:
+            context.conversation.voice.on_listening = self._listening
         prompt = self._prompt_at(argument) if word.lower() == "/rewind" else None
         work = asyncio.ensure_future(context.registry.run_line(context, line))
-        if not (await asyncio.wait({work}, timeout=_PATIENCE_S))[0]:
+        if not (await asyncio.wait({work}, timeout=_PATIENCE_S))[0] and not voice:
             self._app.prompting.hint.tell(f"{word} …")
         await self._show(line, await work)
         if prompt is not None and self._prompt_at(argument) is None:
             self._app.prompting.area.put_back(prompt)
+
+    def _listening(self, listening: bool) -> None:
+        hint = self._app.prompting.hint
+        if listening:
+            hint.tell("Listening. Esc ends it, once more drops what was said.", stay=True)
+        else:
+            hint.clear()
 
     def _prompt_at(self, argument: str) -> str | None:
         """Return the shown prompt of the event that ``argument`` begins with: it can be sent again."""
@@ -135,6 +148,8 @@ class CommandController:
         match result:
             case Failure():
                 self._tell(results.passing_text(result.sentence), bad=True)
+                if "\n" in line:  # a plan that was edited, to be mended
+                    self._app.prompting.area.put_back(line)
             case Text() if results.passes_by(result.markdown):
                 self._tell(results.passing_text(result.markdown))
             case Text() | Table():
@@ -197,6 +212,7 @@ class CommandController:
         return {
             "quit": lambda words: self._app.prompting.quit(),
             "attach": lambda path: self._app.prompting.area.insert(f"@{path} "),
+            "insert": self._app.prompting.area.insert_words,
             "fill": self._app.prompting.area.set_text,
             "theme": lambda name: self._app.action_show_themes(name),
             "keys": lambda words: self._app.action_show_keys(),

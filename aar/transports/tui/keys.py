@@ -79,6 +79,7 @@ ACTIONS: tuple[KeyAction, ...] = (
     _app("show_log", "f8", "log", "Show the diagnostics log."),
     _app("cycle_mode", "shift+tab", "mode", "Change what may run without a question: plan, ask, edit, auto."),
     _app("to_background", "ctrl+b", "background", "Send the running command to the background; aar goes on without its end."),
+    _app("voice", "alt+v", "dictate", "Speak into the prompt; once more ends the recording, Esc too."),
     _app("answer", "tab", "answer", "Go to the question that is open.", priority=False),
     _app("suspend", "ctrl+z", "suspend", "Go back to the shell; `fg` comes back."),
     _app("quit", "ctrl+q", "quit", "Leave aar; the session is kept.", footer=True),

@@ -163,6 +163,11 @@ class PromptArea(TextArea, inherit_bindings=False):
         """Put ``text`` in place of the selection."""
         self.replace(text, *self.selection, maintain_selection_offset=False)
 
+    def insert_words(self, text: str) -> None:
+        """Put words at the caret, apart from those before it."""
+        before = self.document.get_text_range((0, 0), min(self.selection))
+        self.insert_at_caret(text if not before or before[-1].isspace() else f" {text}")
+
     def place_cursor(self) -> None:
         """Move the terminal's own cursor to the caret, for input methods."""
         if self.has_focus:

@@ -94,6 +94,8 @@ class PromptController:
         self._connection = connection
         runtime = connection.conversation.runtime
         self.area.use_vim(runtime.config.tui.vim)
+        if runtime.config.voice.speak:
+            connection.conversation.voice.reads_answers = True
         if entries := await self._keeper.open(runtime):
             self.area.recall.set(entries)
         draft = await self._keeper.left()
@@ -222,6 +224,9 @@ class PromptController:
         """Interrupt what runs; return whether this was the second Esc, which offers to go back."""
         now = time.monotonic()
         second, self._escaped_at = now - self._escaped_at <= REWIND_S, now
+        if self.conversation is not None and self.conversation.stop_voice():
+            self._escaped_at = float("-inf")
+            return False
         if self._shell.running:
             self._shell.cancel()
         elif self.conversation is not None and self.conversation.running:

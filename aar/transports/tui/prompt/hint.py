@@ -45,15 +45,19 @@ class HintLine(Static, can_focus=True):
         """Whether a question is open."""
         return bool(self._asked)
 
-    def tell(self, text: str) -> None:
-        """Show a sentence for some seconds; an open question stays."""
+    def tell(self, text: str, *, stay: bool = False) -> None:
+        """Show a sentence, for some seconds or until the next one; an open question stays."""
         if self._asked:
             return
         self.update(Content(sanitize(text)))
         self.display = True
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(_SHOWN_S, self._hide)
+        self._timer = None if stay else self.set_timer(_SHOWN_S, self._hide)
+
+    def clear(self) -> None:
+        """Show nothing, unless a question is open."""
+        self._hide()
 
     def ask(self, name: str, question: str) -> None:
         """Ask; the answer comes as `Settled`."""
