@@ -283,12 +283,9 @@ def _arguments(tool: str, function: Callable[..., Any]) -> tuple[type[BaseModel]
 
 def _field(hint: Any, default: Any) -> tuple[Any, FieldInfo]:
     """Return a field of the model; a string in ``Annotated`` describes it."""
-    told: str | None = None
-    if get_origin(hint) is Annotated:
-        inner, *notes = get_args(hint)
-        told = next((note for note in notes if isinstance(note, str)), None)
-        rest = [note for note in notes if not isinstance(note, str)]
-        hint = Annotated[inner, *rest] if rest else inner  # type: ignore[valid-type] - made at run time
-    missing = default is inspect.Parameter.empty
-    made: Any = Field(description=told) if missing else Field(default=default, description=told)
-    return hint, made
+    notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    given: dict[str, Any] = {} if default is inspect.Parameter.empty else {"default": default}
+    told = next((note for note in notes if isinstance(note, str)), None)
+    if told is not None:
+        given["description"] = told
+    return hint, Field(**given)

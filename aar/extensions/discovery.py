@@ -153,7 +153,8 @@ def _of_metadata(file: Path) -> list[Source]:
     from configparser import Error as ConfigParserError
 
     parser = ConfigParser(delimiters=("=",), strict=False, interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment] - names keep their case, as the documentation says
+    # Names keep their case.
+    parser.optionxform = lambda optionstr: optionstr
     try:
         parser.read_string(data.decode("utf-8", "replace"))
     except ConfigParserError:

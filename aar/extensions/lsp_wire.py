@@ -167,8 +167,7 @@ class Wire:
                 async with asyncio.timeout(_GRACE_S):
                     await self.ask("shutdown", None)
                     self.notify("exit", {})
-                    while self._process.running:  # noqa: ASYNC110 - `wait` would kill it when cancelled
-                        await asyncio.sleep(0.01)
+                    await self._process.ended_within(_GRACE_S)
             except (LspError, TimeoutError):
                 pass
         self._end("it was ended")

@@ -139,11 +139,8 @@ async def spawned(
         os.close(ours)
         with anyio.CancelScope(shield=True):
             await asyncio.wait(tasks)
-            if process.running:
-                # A server ends when its input does; who takes too long is killed with all its children.
-                with anyio.move_on_after(_GRACE_S):
-                    while process.running:  # noqa: ASYNC110 - `wait` would kill the tree when it is cancelled
-                        await anyio.sleep(0.01)
+            # A server ends when its input does; who takes too long is killed with all its children.
+            await process.ended_within(_GRACE_S)
             await process.kill()
         for stream in (incoming, read_stream, write_stream, outgoing):
             stream.close()

@@ -22,7 +22,9 @@ from aar.orchestration.batch_child import (
     run_words,
     session_of,
 )
-from aar.orchestration.batch_places import (
+from aar.orchestration.batch_results import Begun, Journal, TaskResult, now
+from aar.orchestration.batch_tasks import BatchTask
+from aar.orchestration.work_places import (
     Git,
     Place,
     Places,
@@ -30,8 +32,6 @@ from aar.orchestration.batch_places import (
     find_project,
     snapshot,
 )
-from aar.orchestration.batch_results import Begun, Journal, TaskResult, now
-from aar.orchestration.batch_tasks import BatchTask
 from aar.protocol.errors import UsageError
 from aar.protocol.ports import Spawner
 
@@ -129,6 +129,9 @@ class LocalDoer:
 
     async def recover(self, task: BatchTask, begun: Begun) -> tuple[TaskResult | None, float]:
         """Look at the session of an attempt: one whose run ended counts, if its place is still there."""
+        if begun.place != self.place_of(task, begun.attempt):
+            # It was begun on a cluster, or the journal is of another folder: what it names is not removed.
+            return None, 0.0
         place = self._places.find(Path(begun.place), task.cwd)
         file = await asyncio.to_thread(session_of, self._sessions, place.cwd)
         if file is not None:

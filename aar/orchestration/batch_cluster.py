@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from aar.config.files import write_atomic
 from aar.config.paths import ensure, project_key
 from aar.orchestration.batch_child import ChildOptions
-from aar.orchestration.batch_places import Places
 from aar.orchestration.batch_results import Begun, Journal, TaskResult
 from aar.orchestration.batch_tasks import BatchTask
+from aar.orchestration.work_places import Places
 from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError, UsageError
 from aar.protocol.ids import new_id
 

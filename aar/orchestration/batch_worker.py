@@ -19,8 +19,8 @@ from distributed import WorkerPlugin, get_worker
 from aar.config.paths import paths, project_root
 from aar.orchestration.batch import LocalDoer
 from aar.orchestration.batch_child import ChildOptions, session_of
-from aar.orchestration.batch_places import Git, Kind, Places, Project, snapshot
 from aar.orchestration.batch_tasks import BatchTask
+from aar.orchestration.work_places import Git, Kind, Places, Project, snapshot
 from aar.protocol.ids import new_id
 from aar.safety.spawn import ProcessSpawner
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aar.core.agent import Agent, RunResult
+from aar.core.agent import RunResult
 from aar.core.output_schema import OutputSchema, run_in_limits
 from aar.orchestration.delegate import Child, Member
 from aar.orchestration.profiles import Profile
-from aar.protocol.errors import StorageError
-from aar.protocol.events import Event, Subagent
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ContentBlock
 from aar.protocol.ports import Emit
 from aar.protocol.state import StopReason
 
-_TASK_CHARS = 200
 _WELL = frozenset({StopReason.END_TURN, StopReason.VERIFIED})
 
 
@@ -69,40 +65,19 @@ async def consult(
         parent.limits = None
     # Who is only asked asks nobody else: advisors of advisors would have no end.
     profile = replace(profile, advisors=(), critic=None)
-    agent_id = f"{profile.name}-{new_id()[-6:].lower()}"
-    made: list[Agent] = []
-    below = Member(place.team, place.depth + 1, lambda: made[0], profile.handoff)
-    made.append(place.team.make(profile, agent_id, parent, below))
-    child = Child(agent_id, profile, " ".join(title.split())[:_TASK_CHARS], made[0], place.depth + 1)
-    place.team.children[agent_id] = child
-    emit.append(_event(child, "start"))
-    reason, report = StopReason.CANCELLED, None
-    try:
-        async with place.team.turns(child.depth).turn(agent_id):
-            result, problems = await _run(child, place, content, schema)
-        child.result, reason, report = result, result.stop_reason, result.text
-        if parent.running:
-            parent.include(result)
-    finally:
-        # The session may be closed, when aar ends in the middle of it.
-        with suppress(StorageError):
-            emit.append(_event(child, "end", result=report, stop_reason=reason))
-    if child.agent.executor.outside.came:
-        parent.executor.outside.mark()
+    child = place.hire(profile, f"{profile.name}-{new_id()[-6:].lower()}", title)
+    emit.append(child.event("start"))
+    problems: list[str] = []
+
+    async def work() -> RunResult:
+        if schema is None:
+            return await child.agent.run(content, place.team.session)
+        result, wrong = await run_in_limits(child.agent, place.team.session, content, OutputSchema(schema))
+        problems.extend(wrong)
+        return result
+
+    result = await place.attend(child, emit, work)
     return _consultation(child, result, problems, schema)
-
-
-async def _run(
-    child: Child, place: Member, content: Sequence[ContentBlock], schema: Mapping[str, Any] | None
-) -> tuple[RunResult, list[str]]:
-    if schema is None:
-        return await child.agent.run(content, place.team.session), []
-    return await run_in_limits(child.agent, place.team.session, content, OutputSchema(schema))
-
-
-def _event(child: Child, action: str, **fields: object) -> Event:
-    common = {"profile": child.profile.name, "task": child.title, "agent_id": child.agent_id}
-    return Subagent.model_validate({"action": action, **common, **fields})
 
 
 def _consultation(

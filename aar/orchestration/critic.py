@@ -77,8 +77,7 @@ def critic_settings(value: object) -> CriticSettings | None:
     if isinstance(rounds, bool) or not isinstance(rounds, int) or not 0 <= rounds <= MAX_ROUNDS or wrong:
         raise ConfigurationError(
             f'[agents] critic is a table such as {{ rounds = 1, model = "PROVIDER/MODEL" }}; rounds from '
-            "0 to "
-            f"{MAX_ROUNDS}."
+            f"0 to {MAX_ROUNDS}."
         )
     if model is not None and (not isinstance(model, str) or "/" not in model):
         raise ConfigurationError("[agents] critic: model is written as PROVIDER/MODEL.")
@@ -120,8 +119,7 @@ def verdict_events(
     ]
     text = (
         "A critic has looked at your work. Improve what you find to be right, and say of the rest in one "
-        "sentence why "
-        "it is not. Then give your final answer again, whole.\n" + "\n".join(lines)
+        "sentence why it is not. Then give your final answer again, whole.\n" + "\n".join(lines)
     )
     count = f"{len(lines)} improvement{'s' if len(lines) > 1 else ''}"
     label = f"Critic, round {round_} of {rounds}: {count}"

@@ -7,11 +7,11 @@ its own agent id. What it uses counts for its parent, and it can do nothing that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Protocol
+from typing import Literal, Protocol
 
 from aar.core.agent import Agent, RunResult
 from aar.core.session import Session
@@ -57,6 +57,7 @@ class Child:
         title: What it does, in a few words.
         agent: The agent.
         depth: 1 for a child of the main agent.
+        call_id: Id of the event that asked for it; ``None``: no call did.
         task: Runs it, where it works in the background.
         result: How its last run ended.
         collected: Whether its report was handed over.
@@ -67,9 +68,23 @@ class Child:
     title: str
     agent: Agent
     depth: int
+    call_id: str | None = None
     task: asyncio.Task[ToolOutcome] | None = None
     result: RunResult | None = None
     collected: bool = False
+
+    def event(self, action: Literal["start", "end"], **fields: object) -> Subagent:
+        """Return the event that tells of its beginning or end."""
+        return Subagent.model_validate(
+            {
+                "action": action,
+                "profile": self.profile.name,
+                "task": self.title,
+                "agent_id": self.agent_id,
+                "parent_id": self.call_id,
+                **fields,
+            }
+        )
 
 
 @dataclass
@@ -188,6 +203,40 @@ class Member:
         """Return what the call may use."""
         return Delegation(self, call, emit)
 
+    def hire(self, profile: Profile, agent_id: str, title: str, call_id: str | None = None) -> Child:
+        """Return a new agent that works for the one here.
+
+        Raises:
+            AarError: Its model cannot be used.
+        """
+        made: list[Agent] = []
+        below = Member(self.team, self.depth + 1, lambda: made[0], profile.handoff)
+        made.append(self.team.make(profile, agent_id, self.parent(), below))
+        child = Child(agent_id, profile, " ".join(title.split())[:_TASK_CHARS], made[0], below.depth, call_id)
+        self.team.children[agent_id] = child
+        return child
+
+    async def attend(self, child: Child, emit: Emit, work: Callable[[], Awaitable[RunResult]]) -> RunResult:
+        """Let a child do ``work`` when its turn comes; what it used counts for the run of its parent.
+
+        Raises:
+            NotBegunError: It was stopped before its turn came.
+        """
+        reason, report, parent = StopReason.CANCELLED, None, self.parent()
+        try:
+            async with self.team.turns(child.depth).turn(child.agent_id):
+                result = await work()
+            reason, report = result.stop_reason, result.text
+            child.result = result
+            parent.include(result)
+        finally:
+            # The session may be closed, when aar ends in the middle of the work.
+            with suppress(StorageError):
+                emit.append(child.event("end", result=report, stop_reason=reason))
+        if child.agent.executor.outside.came:
+            parent.executor.outside.mark()
+        return result
+
 
 @dataclass(frozen=True)
 class Delegation:
@@ -202,7 +251,7 @@ class Delegation:
     ) -> ToolOutcome:
         """Give a task to an agent; see `aar.protocol.ports.Delegate.start`."""
         child = self._child(agent, title or prompt, resume)
-        self.emit.append(self._event(child, "start"))
+        self.emit.append(child.event("start"))
         if not background:
             return await self._work(child, prompt)
         child.task = asyncio.get_running_loop().create_task(self._in_background(child, prompt))
@@ -228,7 +277,7 @@ class Delegation:
         if not self.member.may_delegate:
             raise ToolFailure(ToolCategory.BLOCKED, "Agents may not be started here ([agents] depth is 0).")
         child = self._made(profile, agent_id or f"{profile.name}-{new_id()[-6:].lower()}", title)
-        self.emit.append(self._event(child, "start"))
+        self.emit.append(child.event("start"))
         return child, await self._work(child, prompt)
 
     def _child(self, name: str, title: str, resume: str | None) -> Child:
@@ -249,18 +298,12 @@ class Delegation:
         return self._made(profile, agent_id, title)
 
     def _made(self, profile: Profile, agent_id: str, title: str) -> Child:
-        team = self.member.team
-        made: list[Agent] = []
-        place = Member(team, self.member.depth + 1, lambda: made[0], profile.handoff)
         try:
-            made.append(team.make(profile, agent_id, self.member.parent(), place))
+            return self.member.hire(profile, agent_id, title, self.call.id or None)
         except AarError as error:
             raise ToolFailure(
                 ToolCategory.EXCEPTION, f"The agent {profile.name} cannot work: {error}"
             ) from error
-        child = Child(agent_id, profile, " ".join(title.split())[:_TASK_CHARS], made[0], place.depth)
-        team.children[agent_id] = child
-        return child
 
     def _profile(self, name: str) -> Profile:
         profiles, only = self.member.team.profiles, self.member.may_start
@@ -296,36 +339,13 @@ class Delegation:
                 return self._made(self._profile(event.profile), agent_id, event.task)
         raise ToolFailure(ToolCategory.NOT_FOUND, f"There is no agent {agent_id!r} to go on with.")
 
-    def _event(self, child: Child, action: str, **fields: object) -> Subagent:
-        return Subagent.model_validate(
-            {
-                "action": action,
-                "profile": child.profile.name,
-                "task": child.title,
-                "agent_id": child.agent_id,
-                "parent_id": self.call.id or None,
-                **fields,
-            }
-        )
-
     async def _work(self, child: Child, prompt: str) -> ToolOutcome:
         """Run a child to its end, when its turn comes."""
-        reason, report = StopReason.CANCELLED, None
-        parent = self.member.parent()
+        session = self.member.team.session
         try:
-            async with self.member.team.turns(child.depth).turn(child.agent_id):
-                result = await child.agent.run(prompt, self.member.team.session)
-            reason, report = result.stop_reason, result.text
-            child.result = result
-            parent.include(result)
+            result = await self.member.attend(child, self.emit, lambda: child.agent.run(prompt, session))
         except NotBegunError as error:
             raise ToolFailure(ToolCategory.CANCELLED, str(error)) from error
-        finally:
-            # The session may be closed, when aar ends in the middle of the work.
-            with suppress(StorageError):
-                self.emit.append(self._event(child, "end", result=report, stop_reason=reason))
-        if child.agent.executor.outside.came:
-            parent.executor.outside.mark()
         return outcome(child.agent_id, result)
 
     async def _in_background(self, child: Child, prompt: str) -> ToolOutcome:

@@ -41,9 +41,8 @@ FINDINGS_SCHEMA: Final[dict[str, Any]] = {
                     "fix": {"type": "string", "description": "How to mend it, in words."},
                     "old_text": {
                         "type": "string",
-                        "description": "Exact text of the file that the fix replaces; empty where that "
-                        "is not "
-                        "one place.",
+                        "description": "Exact text of the file that the fix replaces; empty where that is "
+                        "not one place.",
                     },
                     "new_text": {"type": "string", "description": "What it is replaced by."},
                 },
@@ -67,21 +66,15 @@ goes wrong in which case, and the fix; where the fix is one replacement, old_tex
 file as it is now. Leave matters of taste out. No findings is a good answer.{focus}"""
 _LOOK: Final = (
     "Look for wrong results and missed cases, broken callers, data loss, races, security holes, missing "
-    "tests, and "
-    "code that is harder than it need be. Severity: critical loses data or opens the system, high is "
-    "wrong in "
-    "common cases, medium in rare ones, low is the rest."
+    "tests, and code that is harder than it need be. Severity: critical loses data or opens the system, "
+    "high is wrong in common cases, medium in rare ones, low is the rest."
 )
 _LOOK_SECURITY: Final = (
     "Look for what an attacker could use: injection (SQL, shell, HTML, templates, paths), broken "
-    "authentication and "
-    "access control, secrets in code, unsafe deserialisation, weak cryptography, server-side requests, "
-    "missing "
-    "validation, races, unsafe defaults, and dependencies known to be vulnerable. Severity: critical can "
-    "be used "
-    "by anybody from outside, high with little, medium under conditions, low is defence in depth. Say "
-    "how each is "
-    "reached and what an attacker gains."
+    "authentication and access control, secrets in code, unsafe deserialisation, weak cryptography, "
+    "server-side requests, missing validation, races, unsafe defaults, and dependencies known to be "
+    "vulnerable. Severity: critical can be used by anybody from outside, high with little, medium under "
+    "conditions, low is defence in depth. Say how each is reached and what an attacker gains."
 )
 
 
@@ -285,8 +278,6 @@ def apply_prompt(finding: Finding) -> str:
     """Return what lets the agent mend what cannot be replaced as it stands."""
     return (
         f"Mend this finding of the review, and nothing else.\n\n{finding.severity} {finding.place}: "
-        f"{finding.title}\n"
-        f"{finding.why}\nFix: {finding.fix}\n\nCheck first that it is true; if it is not, say so and "
-        "change nothing. "
-        "Then run the tests that concern it."
+        f"{finding.title}\n{finding.why}\nFix: {finding.fix}\n\nCheck first that it is true; if it is not, "
+        "say so and change nothing. Then run the tests that concern it."
     )

@@ -100,10 +100,9 @@ def routing_question(prompt: str, profiles: Mapping[str, Profile]) -> str:
     """Return what a small model is asked."""
     lines = "\n".join(f"- {item.name}: {item.description[:200]}" for item in profiles.values())
     return (
-        "Who should take the task below? Answer with one name of the list and nothing else; `none` is "
-        "the general "
-        "assistant, and right wherever you are not sure.\n- none: any "
-        f"task\n{lines}\n\nTask:\n{prompt[:_ASK_CHARS]}"
+        "Who should take the task below? Answer with one name of the list and nothing else; `none` is the "
+        "general assistant, and right wherever you are not sure.\n- none: any task\n"
+        f"{lines}\n\nTask:\n{prompt[:_ASK_CHARS]}"
     )
 
 

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -84,8 +85,14 @@ def _wrong(told: str) -> str:
     return f"the {name} is wrong"
 
 
+@cache
+def _zones() -> frozenset[str]:
+    """Return the names of all time zones; the first call reads a file for each."""
+    return frozenset(available_timezones())
+
+
 def _zone(name: str) -> ZoneInfo:
-    known = available_timezones()
+    known = _zones()
     if name in known:
         return ZoneInfo(name)
     near = difflib.get_close_matches(name, known, 1, 0.5)
@@ -98,7 +105,7 @@ def local_zone() -> str:
     import os
     from pathlib import Path
 
-    known = available_timezones()
+    known = _zones()
     given = os.environ.get("TZ", "").removeprefix(":")
     if given in known:
         return given

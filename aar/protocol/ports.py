@@ -192,6 +192,10 @@ class Process(Protocol):
         """Wait for the end. Cancelling the wait kills the tree."""
         ...
 
+    async def ended_within(self, seconds: float) -> bool:
+        """Wait up to ``seconds`` for the end; return whether it came. Cancelling leaves the process alone."""
+        ...
+
     def output(self) -> bytes:
         """Head and tail of what was written so far."""
         ...

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from aar.protocol.messages import (
     ImageBlock,
@@ -363,7 +363,7 @@ def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
 def is_strict(schema: Any) -> bool:
     """Tell whether a schema may be enforced: every object closed and all its properties required."""
     if isinstance(schema, Mapping):
-        fields: Mapping[str, Any] = schema  # pyright: ignore[reportUnknownVariableType] - JSON
+        fields = cast("Mapping[str, Any]", schema)
         if "properties" in fields and (
             fields.get("additionalProperties") is not False
             or set(fields["properties"]) != set(fields.get("required", ()))
@@ -371,5 +371,5 @@ def is_strict(schema: Any) -> bool:
             return False
         return all(is_strict(value) for value in fields.values())
     if isinstance(schema, list | tuple):
-        return all(is_strict(item) for item in schema)  # pyright: ignore[reportUnknownVariableType] - JSON
+        return all(is_strict(item) for item in cast("list[Any]", schema))
     return True

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from aar.config.schema import Config
 from aar.protocol.errors import ErrorKind, ProviderError
@@ -167,7 +167,7 @@ def _raw(items: list[str], context: AnswerContext) -> Iterator[Delta]:
 def _told(extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the placeholders that a request brings along under ``set``."""
     told = extra.get("set")
-    return dict(told) if isinstance(told, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any mapping
+    return dict(cast("Mapping[str, Any]", told)) if isinstance(told, Mapping) else {}
 
 
 def _arguments(arguments: dict[str, Any] | str) -> str:

@@ -25,8 +25,8 @@ from aar.orchestration.alternatives import (
     judge_text,
     ranked,
 )
-from aar.orchestration.batch_places import Git, Place, Places, Project, find_project, snapshot
 from aar.orchestration.consult import consult
+from aar.orchestration.work_places import Git, Place, Places, Project, find_project, snapshot
 from aar.protocol.errors import AarError, UsageError
 from aar.protocol.events import ProviderMeta, Subagent, ToolCall, ToolResult
 from aar.protocol.ids import new_id

@@ -160,8 +160,7 @@ class Redactor:
         found = [*self._value_spans(text), *_key_spans(text, raw)]
         folded = raw.lower()
         for needle, pattern in _NEEDLES:
-            for match in _matches(pattern, text, folded, needle):
-                found.append(match.span("secret"))  # noqa: PERF401
+            found += [match.span("secret") for match in _matches(pattern, text, folded, needle)]
         for name in _NAMES:
             for match in _matches(_NAMED, text, folded, name, before=_BEFORE_KEY if name == b"key" else ()):
                 span = _named(match)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from aar.safety.stream_buffer import StreamBuffer
 _READ_SIZE = 1 << 16
 _DRAIN_TIMEOUT_S = 0.5
 _KILL_TIMEOUT_S = 1.0
+_LOOK_S = 0.02
 
 OnOutput = Callable[[bytes], None]
 Afterwards = Callable[[SpawnResult], SpawnResult]
@@ -111,11 +113,15 @@ class ServedProcess:
             )
         return result
 
+    async def ended_within(self, seconds: float) -> bool:
+        """Wait up to ``seconds`` for the end; return whether it came. Cancelling leaves the process alone."""
+        await asyncio.wait([self._ended], timeout=seconds)
+        return not self.running
+
     async def kill(self) -> None:
         """Kill the tree; returns within a second."""
         self._ask_to_die()
-        await asyncio.wait([self._ended], timeout=_KILL_TIMEOUT_S)
-        if self.running:
+        if not await self.ended_within(_KILL_TIMEOUT_S):
             self._finish()
 
     def lift_time_limit(self) -> None:
@@ -280,13 +286,19 @@ class InteractiveProcess:
     async def wait(self) -> SpawnResult:
         """Wait for the end. Cancelling the wait kills it."""
         try:
-            while self.running:  # noqa: ASYNC110 - Popen has nothing to wait for
-                await asyncio.sleep(0.02)
+            await self.ended_within(math.inf)
         except asyncio.CancelledError:
             await self.kill()
             raise
         code = self._process.returncode
         return SpawnResult(b"", b"", code, 0, False, False, time.monotonic() - self._began, "none")
+
+    async def ended_within(self, seconds: float) -> bool:
+        """Wait up to ``seconds`` for the end; return whether it came. Cancelling leaves the process alone."""
+        deadline = time.monotonic() + seconds
+        while self.running and time.monotonic() < deadline:  # noqa: ASYNC110 - Popen has nothing to wait for
+            await asyncio.sleep(_LOOK_S)
+        return not self.running
 
     def lift_time_limit(self) -> None:
         """Do nothing: what the user opened has no limit."""
@@ -294,7 +306,5 @@ class InteractiveProcess:
     async def kill(self) -> None:
         """Ask it to end, then end it."""
         self._process.terminate()
-        deadline = time.monotonic() + _KILL_TIMEOUT_S / 2
-        while self.running and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await self.ended_within(_KILL_TIMEOUT_S / 2)
         self._process.kill()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from aar.protocol.errors import ToolCategory, tool_error_text
 from aar.protocol.events import Approval, ApprovalRequest, ToolCall, ToolResult
@@ -134,6 +134,6 @@ def batches(items: Sequence[PendingCall]) -> list[list[PendingCall]]:
 
 def _as_dict(arguments: Any) -> dict[str, Any]:
     if isinstance(arguments, Mapping):
-        return dict(arguments)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return dict(cast("Mapping[str, Any]", arguments))
     dumped: dict[str, Any] = arguments.model_dump(mode="json", exclude_none=True)
     return dumped

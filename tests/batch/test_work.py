@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from aar.config.paths import paths
 from aar.memory.file_lock import try_lock
-from aar.orchestration.batch import Batch, open_project
-from aar.orchestration.batch_child import let_go, result_of_session
-from aar.orchestration.batch_places import Places, Project
+from aar.orchestration.batch import Batch, LocalDoer, open_project
+from aar.orchestration.batch_child import ChildOptions, let_go, result_of_session
 from aar.orchestration.batch_results import Begun, Journal, TaskResult
 from aar.orchestration.batch_tasks import BatchTask
+from aar.orchestration.work_places import Places, Project
 from aar.protocol.errors import UsageError
 from tests.batch.support import ToldDoer, done, git, repository, spawner
 from tests.cli.support import aar, call, events, of_type, script, start, stored
@@ -228,6 +229,25 @@ async def test_a_begun_attempt_without_a_session_is_done_anew(tmp_path: Path) ->
     _, results = await work(tmp_path, doer, jobs=1)
     assert doer.did[0] == ("t0", 2, None)
     assert results[0].attempts == 2
+
+
+@pytest.mark.parametrize("named", ["", "here"])
+async def test_no_folder_is_removed_because_a_journal_names_it(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt on a cluster has no place here, and a journal may come with a repository."""
+    root, here = repository(tmp_path / "project"), tmp_path / "here"
+    (tmp_path / "work").mkdir()
+    (here / "project").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    journal = Journal(tmp_path / "out")
+    begun = Begun(id="t0", digest=TASKS[0].digest, place=str(here) if named else "")
+    with spawner(root) as started:
+        places = Places(started, Project(root, "", "copy"), tmp_path / "work")
+        doer = LocalDoer(started, places, journal, ChildOptions(cwd=root), paths())
+        assert await doer.recover(TASKS[0], begun) == (None, 0.0)
+    journal.close()
+    assert (here / "project").is_dir()
 
 
 async def test_a_session_that_is_still_held_is_waited_for(tmp_path: Path) -> None:

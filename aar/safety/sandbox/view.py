@@ -231,12 +231,9 @@ class ViewWall:
 
 
 def _protected(protection: Protection) -> list[Step]:
-    steps: list[Step] = []
-    for path in sorted(protection.anchors, key=lambda path: len(path.parts)):
-        steps.append(("bind", str(path), str(path)))  # noqa: PERF401 - two kinds in one list
-    for path in protection.read_only:
-        steps.append(("ro-bind", str(path), str(path)))  # noqa: PERF401
-    return steps
+    anchors = sorted(protection.anchors, key=lambda path: len(path.parts))
+    steps: list[Step] = [("bind", str(path), str(path)) for path in anchors]
+    return steps + [("ro-bind", str(path), str(path)) for path in protection.read_only]
 
 
 def _owner(path: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import time
 from collections.abc import Awaitable, Callable
@@ -24,7 +23,6 @@ MAX_BACKGROUND = 16
 """Background commands of one session at the same time."""
 _PROGRESS_EVERY_S = 0.1
 _PROGRESS_BYTES = 4096
-_POLL_S = 0.05
 _T = TypeVar("_T")
 
 
@@ -148,10 +146,7 @@ async def run_bash(args: BashArgs, context: ToolContext) -> ToolOutcome:
 async def show_output(args: BashOutputArgs, context: ToolContext) -> ToolOutcome:
     """Handle ``bash_output``."""
     process = _find(args.shell_id, context)
-    deadline = time.monotonic() + min(args.wait_s, MAX_WAIT_S)
-    # Not by waiting for the process: a wait that is cancelled kills what it waits for.
-    while process.running and time.monotonic() < deadline:  # noqa: ASYNC110
-        await asyncio.sleep(_POLL_S)
+    await process.ended_within(min(args.wait_s, MAX_WAIT_S))
     return await _background_outcome(args.shell_id, process, context)
 
 

@@ -131,6 +131,7 @@ class TerminalProcess:
         self._output = b""
         self._deadline: asyncio.Timeout | None = None
         self._ended: SpawnResult | None = None
+        self._over = asyncio.Event()
 
     @property
     def running(self) -> bool:
@@ -145,6 +146,13 @@ class TerminalProcess:
         """Let it run for as long as it takes."""
         if self._deadline is not None:
             self._deadline.reschedule(None)
+
+    async def ended_within(self, seconds: float) -> bool:
+        """Wait up to ``seconds`` until it is known that it ended; return whether it is."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        return not self.running
 
     async def kill(self) -> None:
         """Kill it; its output can still be read."""
@@ -196,6 +204,7 @@ class TerminalProcess:
             duration_s=time.monotonic() - self._began,
             wall=self._wall,
         )
+        self._over.set()
         return self._ended
 
     async def _tell(self, method: str) -> Any:

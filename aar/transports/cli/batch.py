@@ -20,8 +20,8 @@ from aar.transports.cli.signals import Signals, interruptible
 if TYPE_CHECKING:
     from aar.orchestration.batch import Batch, Doer
     from aar.orchestration.batch_child import ChildOptions
-    from aar.orchestration.batch_places import Project
     from aar.orchestration.batch_results import Journal, TaskResult
+    from aar.orchestration.work_places import Project
     from aar.protocol.ports import Spawner
     from aar.runtime import Base
 
@@ -161,7 +161,7 @@ async def _doer(
 ) -> AsyncGenerator[tuple[Doer, int]]:
     """Make who does the tasks; it is told how many at a time."""
     from aar.orchestration.batch import LocalDoer
-    from aar.orchestration.batch_places import Places
+    from aar.orchestration.work_places import Places
 
     places = Places(spawner, project, work, journal.folder)
     trusted = base.workspace if base.trusted else None
