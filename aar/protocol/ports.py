@@ -246,6 +246,36 @@ class Foreground(Protocol):
         ...
 
 
+class ShellLine(Protocol):
+    """One command of a kept shell."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Program and arguments that run it."""
+        ...
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Additions to its environment."""
+        ...
+
+    def ended(self, result: SpawnResult) -> str:
+        """Take up what the command left; return what the model should know of it, or nothing."""
+        ...
+
+    def dropped(self) -> None:
+        """Forget the command: what it leaves is not taken up."""
+        ...
+
+
+class KeptShell(Protocol):
+    """What the commands of one agent leave to the next: folder, variables, functions."""
+
+    def line(self, command: str, *, clean: bool) -> ShellLine:
+        """Return how a command is run; ``clean``: it gets nothing but the folder."""
+        ...
+
+
 class OutputKeeper(Protocol):
     """Keeps whole tool outputs on disk, so that the model's view may be cut."""
 
@@ -347,6 +377,7 @@ class ToolContext:
         delegate: Lets other agents work; ``None``: there are none.
         writable: Protected paths that a person has unlocked for this call.
         notes: Notes for later sessions; ``None``: none are kept.
+        shell: What commands leave to the next; ``None``: each is a new shell.
     """
 
     call_id: str
@@ -368,3 +399,4 @@ class ToolContext:
     writable: tuple[Path, ...] = ()
     notes: NoteKeeper | None = None
     write_plan: Callable[[Sequence[PlanItem], str], Sequence[PlanItem]] | None = None
+    shell: KeptShell | None = None

@@ -24,6 +24,7 @@ from aar.runtime.checks import make_verifier
 from aar.runtime.context import budget_of, offer_of
 from aar.runtime.counsel import attach_child_counsel, attach_counsel, notes_for
 from aar.runtime.file_watch import attach_file_watch
+from aar.runtime.kept_shells import kept_shell
 from aar.runtime.policy import save_rule
 from aar.runtime.questions import make_ask
 from aar.runtime.resilience import make_runner
@@ -132,6 +133,8 @@ class Assembly:
         asked = approver if isinstance(approver, PermissionManager) else None
         files = runtime.files()
         outputs = OutputStore(runtime.outputs_folder(session))
+        shell = kept_shell(runtime, session, agent_id)
+        policy.shell_folder = None if shell is None else shell.current_folder
         tools = self.tools()
         if parent is not None:
             tools = place.tools_below(tools, parent)
@@ -139,6 +142,7 @@ class Assembly:
         def make_context(call: ToolCall, emit: Emit) -> ToolContext:
             context = self._context(call, emit, session, files, outputs, asked)
             context.read_only = executor.policy.mode == "plan"
+            context.shell = shell
             context.delegate = place.for_call(call, emit)
             context.notes = notes_for(runtime, session, call, lambda: executor.outside.came)
             return context

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from aar.core.prompt import SystemPrompt
     from aar.memory.memory_store import MemoryStore
     from aar.orchestration.profiles import Profile
+    from aar.tools.builtin.kept_shell import KeptShell
 
 _MAX_SURVEY = 20_000
 
@@ -95,6 +96,8 @@ class Runtime:
     """Starts the commands of a call by its id elsewhere, such as in an editor's terminal; none: here."""
     background: Background = field(default_factory=Background)
     foreground: Foreground = field(default_factory=Foreground)
+    shells: dict[tuple[str, str], KeptShell] = field(default_factory=dict["tuple[str, str]", "KeptShell"])
+    """What commands leave to the next, by session and agent."""
     _temporary: list[Path] = field(default_factory=list[Path])
     _checkpoints: dict[str, SessionCheckpoints] = field(default_factory=dict[str, SessionCheckpoints])
 

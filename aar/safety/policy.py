@@ -75,6 +75,9 @@ class SafetyPolicy:
         network: Whether commands reach hosts through the wall (``[sandbox] allow_domains``).
         scopes: For how long an answer can hold; more than ``once`` and ``session`` where rules are saved.
 
+    Attributes:
+        shell_folder: Returns where the next command of a kept shell runs; ``None``: in the workspace.
+
     Raises:
         ConfigurationError: ``auto`` without a wall.
     """
@@ -105,6 +108,7 @@ class SafetyPolicy:
         self._network_open = network
         self._readable, self._secrets, self._protected = tuple(readable), tuple(secrets), tuple(protected)
         self._above: tuple[SafetyPolicy, PermissionMode | None] | None = None
+        self.shell_folder: Callable[[], Path] | None = None
 
     def narrowed(self, mode: PermissionMode | None = None) -> SafetyPolicy:
         """Return a policy for an agent below: never looser than this one, also when this one changes.
@@ -114,6 +118,7 @@ class SafetyPolicy:
         """
         below = copy(self)
         below._above = (self, mode)
+        below.shell_folder = None
         return below
 
     @property
@@ -214,7 +219,8 @@ class SafetyPolicy:
 
     def _decide(self, tool: ToolSpec, arguments: Mapping[str, Any], *, enforced: bool) -> Decision:
         if tool.name == "bash":
-            return self._judge_command(str(arguments.get("command", "")), enforced=enforced)
+            folder = self.workspace if self.shell_folder is None else normal(self.shell_folder())
+            return self._judge_command(str(arguments.get("command", "")), folder, enforced=enforced)
         verdict = self._tool_rules(tool.name, self._judge(tool, arguments))
         verdict = self.final(verdict)
         proposed = (
@@ -227,13 +233,16 @@ class SafetyPolicy:
     def check_command(self, command: str, *, wall: str | None = None) -> Decision:
         """Return the decision for a shell command, as ``aar policy check`` does."""
         enforced = (self.wall if wall is None else wall) != "none"
-        return self._judge_command(command, enforced=enforced)
+        return self._judge_command(command, self.workspace, enforced=enforced)
 
-    def _judge_command(self, command: str, *, enforced: bool) -> Decision:
+    def _judge_command(self, command: str, folder: Path, *, enforced: bool) -> Decision:
         # The shell's grammar is read with the first command, not at the start.
         from aar.safety.shell_policy import ShellJudge
 
-        return ShellJudge(self, enforced=enforced).decide(command)
+        decision = ShellJudge(self, enforced=enforced, folder=folder).decide(command)
+        if folder == self.workspace or decision.decision == "allow":
+            return decision
+        return replace(decision, reasons=(*decision.reasons, f"the shell is in {self.shown(folder)}"))
 
     # --- shared with the judge of shell commands -----------------------------------------------------------
 
