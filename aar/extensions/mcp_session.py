@@ -27,6 +27,8 @@ from aar.protocol.errors import McpError
 JsonDict = dict[str, Any]
 _PAGES = 100
 _MAX_ITEMS = 5000
+_HTTP_S = 30.0
+"""To connect and to write; an answer may take longer."""
 _NO_SUCH_METHOD = (types.METHOD_NOT_FOUND, types.UNSUPPORTED_PROTOCOL_VERSION)
 Changed = Literal["tools", "resources", "prompts"]
 
@@ -245,15 +247,21 @@ async def over_http(
     async def heard(response: httpx2.Response) -> None:
         on_status(response.status_code)
 
-    timeout = httpx2.Timeout(30.0, read=max(300.0, config.timeout))
+    def make_client(
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        hooks = {"response": [heard]}
+        return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks=hooks)
+
+    headers, longest = dict(config.headers), max(300.0, config.timeout)
     if kind == "sse":
-        async with sse_client(config.url, headers=dict(config.headers), auth=auth) as streams:
+        async with sse_client(config.url, headers, _HTTP_S, longest, make_client, auth) as streams:
             yield streams
         return
     async with (
-        httpx2.AsyncClient(
-            headers=dict(config.headers), timeout=timeout, auth=auth, event_hooks={"response": [heard]}
-        ) as client,
+        make_client(headers, httpx2.Timeout(_HTTP_S, read=longest), auth) as client,
         streamable_http_client(config.url, http_client=client) as streams,
     ):
         yield streams

@@ -371,5 +371,5 @@ def is_strict(schema: Any) -> bool:
             return False
         return all(is_strict(value) for value in fields.values())
     if isinstance(schema, list | tuple):
-        return all(is_strict(item) for item in cast("list[Any]", schema))
+        return all(is_strict(item) for item in cast("Sequence[Any]", schema))
     return True

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from aar.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pathspec import PathSpec
+    from pathspec import PathSpec, Pattern
 
 Layer = Literal["managed", "user", "project", "session"]
 Effect = Literal["allow", "ask", "deny"]
@@ -260,10 +260,10 @@ def _name_regex(pattern: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=256)
-def _path_spec(pattern: str) -> PathSpec:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
+def _path_spec(pattern: str) -> PathSpec[Pattern]:
     from pathspec import PathSpec
 
-    return PathSpec.from_lines("gitignore", [pattern])  # pyright: ignore[reportUnknownVariableType]
+    return PathSpec.from_lines("gitignore", [pattern])
 
 
 def normal_host(url: str) -> str | None:

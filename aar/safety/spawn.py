@@ -312,7 +312,7 @@ class ProcessSpawner:
 
     def _start_interactive(self, request: SpawnRequest) -> InteractiveProcess:
         env = child_environment(os.environ, "interactive", additions=request.env)
-        return InteractiveProcess(subprocess.Popen(request.argv, cwd=request.cwd, env=env))  # noqa: S603
+        return InteractiveProcess(subprocess.Popen(request.argv, cwd=request.cwd, env=env))  # noqa: S603 - what the user opened
 
     def _probe(self, fence: Fence) -> Probe:
         return probe_wall(self._server, fence, self._session_plan())

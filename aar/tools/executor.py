@@ -123,7 +123,7 @@ class ToolExecutor:
                     item.task = asyncio.ensure_future(self._run(item, permissions, emit))
                 for item in batch:
                     # One by one: a cancel must find those that are recorded.
-                    results.append(_record(item, await _outcome(item), emit))  # noqa: PERF401
+                    results.append(_record(item, await _outcome(item), emit))  # noqa: PERF401 - as said above
         except asyncio.CancelledError:
             permissions.abandon(pending)
             await _end(pending)

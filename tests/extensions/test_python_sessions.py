@@ -7,12 +7,14 @@ import textwrap
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from aar.config.paths import paths
 from aar.extensions.api import EVENTS
+from aar.extensions.api_tools import tool_function
 from aar.protocol.errors import ErrorKind
 from aar.protocol.events import ErrorEvent, StateEvent
 from aar.protocol.state import AgentState, StopReason
@@ -68,6 +70,19 @@ async def test_a_tool_is_offered_with_the_schema_of_its_hints_and_runs(tmp_path:
             "required": ["path"],
             "additionalProperties": False,
         }
+
+
+def test_arguments_are_described_by_a_string_or_a_field_and_keep_their_bounds() -> None:
+    def count(
+        path: Annotated[str, "A file."],
+        times: Annotated[int, Field(ge=1, description="How often.")] = 1,
+    ) -> None:
+        """Count."""
+
+    schema = tool_function(count).arguments.model_json_schema()["properties"]
+    assert schema["path"]["description"] == "A file."
+    assert (schema["times"]["description"], schema["times"]["minimum"]) == ("How often.", 1)
+    assert schema["times"]["default"] == 1
 
 
 async def test_arguments_that_do_not_fit_are_refused_before_the_function_runs(tmp_path: Path) -> None:

@@ -60,8 +60,9 @@ class Browser:
         self._tasks.append(asyncio.create_task(go()))
 
 
-def world_of(folder: Path, url: str, store: LoginStore) -> object:
-    return opened(folder / "ws", {"guarded": {"url": url}}, make_auth=partial(make_auth, store=store))
+def world_of(folder: Path, url: str, store: LoginStore, transport: str = "auto") -> object:
+    server = {"url": url, "transport": transport}
+    return opened(folder / "ws", {"guarded": server}, make_auth=partial(make_auth, store=store))
 
 
 async def test_a_server_is_signed_in_to_with_pkce_and_a_port_of_the_kernel_and_stays_so(
@@ -69,9 +70,10 @@ async def test_a_server_is_signed_in_to_with_pkce_and_a_port_of_the_kernel_and_s
 ) -> None:
     store, browser = LoginStore(tmp_path / "config"), Browser()
     async with guarded(tmp_path, seconds=2) as url:
-        async with world_of(tmp_path, url, store) as world:
-            [news] = await world.bridge.settle(20)
-            assert "`aar mcp login guarded`" in news
+        for transport in ("sse", "auto"):
+            async with world_of(tmp_path, url, store, transport) as world:
+                [news] = await world.bridge.settle(20)
+                assert "`aar mcp login guarded`" in news
         assert await sign_in("guarded", McpServerConfig(url=url), store, browser) is True
 
         asked = parse_qs(urlsplit(browser.pages[0]).query)

@@ -57,8 +57,7 @@ def cache_folders(environ: Mapping[str, str], home: Path) -> tuple[Path, ...]:
 
 def cache_variables(environ: Mapping[str, str], home: Path, temp: Path, *, every: bool) -> dict[str, str]:
     """Return the variables for caches that are not there, or for all of them."""
-    # Plain strings: this is asked for each command.
-    inside = os.path.join(temp, "caches")  # noqa: PTH118
+    inside = f"{temp}/caches"
     return {
         cache.variable: f"{inside}/{cache.usual.rpartition('/')[2]}"
         for cache in CACHES
@@ -69,8 +68,8 @@ def cache_variables(environ: Mapping[str, str], home: Path, temp: Path, *, every
 def _is_there(cache: Cache, environ: Mapping[str, str], home: Path) -> bool:
     """Return whether the cache can be used: ``~/.cargo`` alone, as its installer leaves it, cannot."""
     place = _place(cache, environ, home)
-    return os.path.exists(os.path.join(place, *cache.inner[:1]))  # noqa: PTH110, PTH118
+    return os.path.exists(os.path.join(place, *cache.inner[:1]))  # noqa: PTH110, PTH118 - strings: asked for each command
 
 
 def _place(cache: Cache, environ: Mapping[str, str], home: Path) -> str:
-    return environ.get(cache.variable) or os.path.join(home, cache.usual)  # noqa: PTH118
+    return environ.get(cache.variable) or os.path.join(home, cache.usual)  # noqa: PTH118 - as above

@@ -99,7 +99,7 @@ class Keeper:
             found[path] = leaf
             if leaf.kind == "folder":
                 with contextlib.suppress(OSError):
-                    todo += [path / name for name in sorted(os.listdir(path))]  # noqa: PTH208
+                    todo += [path / name for name in sorted(os.listdir(path))]  # noqa: PTH208 - names are enough
 
     def _leaf(self, path: Path) -> Leaf | None:
         try:

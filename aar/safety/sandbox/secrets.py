@@ -35,7 +35,7 @@ def secret_paths(
     """
     fixed = [name for name in SECRETS if not name.startswith(_NEEDED)]
     named = [home / name[2:] if name.startswith("~/") else Path(name) for name in fixed] + list(own)
-    found = {path for item in named for path in (Path(os.path.abspath(item)), item.resolve())}  # noqa: PTH100
+    found = {path for item in named for path in (Path(os.path.abspath(item)), item.resolve())}  # noqa: PTH100 - the link itself, without `..`
     found |= {expand(item, home, workspace) for item in extra}
     opened = {expand(item, home, workspace) for item in readable}
     return tuple(sorted(path for path in found if not any(path.is_relative_to(item) for item in opened)))

@@ -23,6 +23,8 @@ from aar.safety.sandbox.scan import Findings, WorkspaceScan
 from aar.safety.sandbox.seccomp import build_filter
 
 _SHARED_MEMORY_BYTES = 1 << 30
+_TEMP = ("/tmp", "/var/tmp")  # noqa: S108 - behind the wall both are the session's own
+_REPLACED = (*_TEMP, "/run")
 _SYSTEM_OF_RUN = ("/run/current-system", "/run/opengl-driver", "/run/wrappers", "/run/systemd/resolve")
 """What programs of some distributions need of ``/run``; the rest of it is sockets of services."""
 _SOCKETS = (
@@ -177,19 +179,19 @@ class ViewWall:
 
     def _system(self) -> list[Step]:
         steps: list[Step] = [("ro-bind", "/", "/"), ("dev", "/dev")]
-        steps += [("tmpfs", "/dev/shm", _SHARED_MEMORY_BYTES), ("remount-ro", "/dev")]  # noqa: S108
+        steps += [("tmpfs", "/dev/shm", _SHARED_MEMORY_BYTES), ("remount-ro", "/dev")]  # noqa: S108 - a new one for each view
         steps += [("proc", "/proc")] if self._own_proc else []
         steps += [("ro-bind-try", name, name) for name in _KERNEL_SETTINGS]
         steps.append(("tmpfs", "/run", 0))
         steps += [("ro-bind-try", name, name) for name in _SYSTEM_OF_RUN]
         temp = str(self._plan.temp)
-        steps += [("bind", temp, "/tmp"), ("bind", temp, "/var/tmp")]  # noqa: S108
+        steps += [("bind", temp, name) for name in _TEMP]
         return steps + [("ro-bind", str(folder), str(folder)) for folder in self._uncovered()]
 
     def _uncovered(self) -> list[Path]:
         """Return folders that must be seen although they lie where everything is replaced."""
         wanted = [self._plan.home, Path(sys.prefix), Path(sys.base_prefix)]
-        replaced = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108
+        replaced = [Path(top) for top in _REPLACED]
         inside = [
             path for path in wanted if path.is_dir() and any(path.is_relative_to(top) for top in replaced)
         ]
@@ -225,7 +227,7 @@ class ViewWall:
     def _reaches(self, path: Path) -> bool:
         """Return whether ``path`` is there inside at all."""
         shown = (self._plan.workspace, *self._plan.writable, self._plan.home)
-        if any(path.is_relative_to(top) for top in ("/tmp", "/var/tmp", "/run")):  # noqa: S108
+        if any(path.is_relative_to(top) for top in _REPLACED):
             return any(path.is_relative_to(top) for top in shown)
         return True
 

@@ -85,7 +85,7 @@ def execute(argv: list[str], env: dict[str, str]) -> NoReturn:
     refused: OSError | None = None
     for folder in env.get("PATH", os.defpath).split(":"):
         try:
-            os.execve(f"{folder or '.'}/{name}", argv, env)  # noqa: S606
+            os.execve(f"{folder or '.'}/{name}", argv, env)  # noqa: S606 - as above
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:

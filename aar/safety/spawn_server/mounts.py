@@ -87,7 +87,7 @@ def _make_target(path: str, *, folder: bool) -> None:
         os.stat(path)  # noqa: PTH116 - pathlib is slow to import here
     except FileNotFoundError:
         try:
-            os.makedirs(path if folder else path.rpartition("/")[0], exist_ok=True)  # noqa: PTH103
+            os.makedirs(path if folder else path.rpartition("/")[0], exist_ok=True)  # noqa: PTH103 - as above
             if not folder:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         except OSError as error:
@@ -113,8 +113,8 @@ def _devices(target: str, nodes: dict[str, int]) -> None:
     for name, node in nodes.items():
         _place(node, f"{target}/{name}", 0)
     for name, goal in _LINKS.items():
-        os.symlink(goal, f"{target}/{name}")  # noqa: PTH211
-    os.mkdir(f"{target}/pts")  # noqa: PTH102
+        os.symlink(goal, f"{target}/{name}")  # noqa: PTH211 - as above
+    os.mkdir(f"{target}/pts")  # noqa: PTH102 - as above
     _mount("devpts", f"{target}/pts", _NO_SUID | _NO_PROGRAMS, "newinstance,ptmxmode=0666,mode=620")
 
 

@@ -131,7 +131,7 @@ def clean_up(masks: set[str]) -> None:
     for path in masks:
         try:
             if os.lstat(path).st_mode & 0o7777 == MASK_MODE:
-                os.rmdir(path)  # noqa: PTH106
+                os.rmdir(path)  # noqa: PTH106 - pathlib is slow to import here
         except OSError:
             continue
 
@@ -154,7 +154,7 @@ def serve(fd: int) -> None:
     poller.register(wake_read, select.POLLIN)
     parent = os.getppid()
     if hasattr(os, "pidfd_open"):
-        try:  # noqa: SIM105
+        try:  # noqa: SIM105 - contextlib is slow to import here
             poller.register(os.pidfd_open(parent), select.POLLIN)
         except OSError:
             pass  # The end of the socket tells it too.

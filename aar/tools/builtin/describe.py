@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 MAX_CHARS: Final = 160
@@ -58,7 +58,7 @@ def _patch(arguments: _Arguments) -> str:
 def _items(noun: str) -> Callable[[_Arguments], str]:
     def describe(arguments: _Arguments) -> str:
         items = arguments.get("items") or arguments.get("todos")
-        count = len(cast("list[object]", items)) if isinstance(items, list | tuple) else 0
+        count = len(cast("Sequence[object]", items)) if isinstance(items, list | tuple) else 0
         return f"Update the {noun} ({count} items)"
 
     return describe

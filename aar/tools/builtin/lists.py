@@ -102,11 +102,11 @@ def size_text(size: int) -> str:
     """Return a size for people: ``512 B``, ``1.5 KB``, ``20 MB``."""
     if size < 1000:
         return f"{size} B"
-    amount, larger = size / 1000, ["KB", "MB", "GB"]
-    while amount >= 999.5 and len(larger) > 1:
-        amount /= 1000
-        del larger[0]
-    return f"{amount:.1f} {larger[0]}" if amount < 9.95 else f"{amount:,.0f} {larger[0]}"
+    amount, unit = size / 1000, "KB"
+    for larger in ("MB", "GB"):
+        if amount >= 999.5:
+            amount, unit = amount / 1000, larger
+    return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:,.0f} {unit}"
 
 
 async def find_files(args: FindArgs, ctx: ToolContext) -> ToolOutcome:
