@@ -350,6 +350,7 @@ class Subagent(Event, frozen=True):
     action: Literal["start", "end"]
     profile: str
     task: Text = ""
+    work_tree: Text | None = None
     result: Text | None = None
     stop_reason: StopReason | None = None
 

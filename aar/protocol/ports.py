@@ -331,9 +331,24 @@ class Delegate(Protocol):
     """Lets other agents work in the name of the agent that makes a tool call."""
 
     async def start(
-        self, agent: str, prompt: str, *, title: str = "", background: bool = False, resume: str | None = None
+        self,
+        agent: str,
+        prompt: str,
+        *,
+        title: str = "",
+        background: bool = False,
+        resume: str | None = None,
+        worktree: bool | None = None,
     ) -> ToolOutcome:
         """Give a task to an agent; return its report, or at once when it works in the background.
+
+        Args:
+            agent: Its name.
+            prompt: The whole task.
+            title: The task in a few words.
+            background: Whether to return at once.
+            resume: Id of one that worked before and goes on.
+            worktree: Whether it works in a copy of the project; ``None``: as its file says.
 
         Raises:
             ToolFailure: There is no such agent, or no more may be started here.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
@@ -26,7 +24,7 @@ from aar.orchestration.alternatives import (
     ranked,
 )
 from aar.orchestration.consult import consult
-from aar.orchestration.work_places import Git, Place, Places, Project, find_project, snapshot
+from aar.orchestration.work_places import Git, Place, Places, Project, check_amount, find_project, snapshot
 from aar.protocol.errors import AarError, UsageError
 from aar.protocol.events import ProviderMeta, Subagent, ToolCall, ToolResult
 from aar.protocol.ids import new_id
@@ -41,8 +39,6 @@ if TYPE_CHECKING:
 
 PARALLEL = 3
 """Attempts at one time."""
-_MOST_FILES = 5000
-_MOST_BYTES = 200_000_000
 _MAX_DIFF = 400_000
 
 
@@ -230,7 +226,7 @@ async def _places(runtime: Runtime) -> AsyncGenerator[Places]:
     if prefix:
         raise UsageError("Start aar in the root of the repository to try alternatives.")
     git = Git(runtime.spawner, root)
-    await _check_amount(git)
+    await check_amount(git)
     # Not below aar's own folders, which no tool may read.
     work = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="aar-alternatives-"))
     ref = f"refs/aar/{work.name}"
@@ -241,26 +237,6 @@ async def _places(runtime: Runtime) -> AsyncGenerator[Places]:
         await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
         await git.run("worktree", "prune", failing=False)
         await git.run("update-ref", "-d", ref, failing=False)
-
-
-async def _check_amount(git: Git) -> None:
-    """Refuse to put very much that is not committed into the repository."""
-    listed = ("--modified", "--others", "--exclude-standard")
-    found = await git.run("ls-files", "-z", *listed) or b""
-    names = [name for name in os.fsdecode(found).split("\0") if name]
-    if len(names) > _MOST_FILES:
-        raise UsageError(f"{len(names):,} files are not committed; commit or ignore some of them first.")
-    if await asyncio.to_thread(_bytes_of, git.root, names) > _MOST_BYTES:
-        raise UsageError("Too much is not committed to copy it; commit or ignore some of it first.")
-
-
-def _bytes_of(root: Path, names: Sequence[str]) -> int:
-    total = 0
-    for name in names:
-        # What is gone has no size.
-        with contextlib.suppress(OSError):
-            total += (root / name).lstat().st_size
-    return total
 
 
 async def pick(conversation: Conversation, attempt: Attempt) -> ToolResult:

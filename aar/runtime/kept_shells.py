@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aar.core.session import Session
     from aar.runtime.parts import Runtime
+    from aar.safety.spawn import ProcessSpawner
     from aar.tools.builtin.kept_shell import KeptShell
 
 
-def kept_shell(runtime: Runtime, session: Session, agent_id: str) -> KeptShell | None:
+def kept_shell(
+    runtime: Runtime, session: Session, agent_id: str, workspace: Path, spawner: ProcessSpawner
+) -> KeptShell | None:
     """Return the shell of an agent, the same one when the agent is made again; ``None``: none is wanted."""
     if not runtime.config.tools.persistent_shell:
         return None
     key = (session.session_id, agent_id)
     found = runtime.shells.get(key)
-    if found is not None:
+    if found is not None and found.workspace == workspace:
         return found
     from aar.tools.builtin.kept_shell import KeptShell
     from aar.tools.builtin.shell import shell_program
 
-    spawner = runtime.spawner
     made = KeptShell(
         shell_program(),
-        runtime.workspace,
+        workspace,
         lambda: spawner.temp_folder,
         renewed=agent_id == "main" and session.totals.tool_calls > 0,
     )

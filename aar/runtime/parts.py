@@ -282,14 +282,27 @@ class Runtime:
 
     def files(self) -> WorkspaceFiles:
         """Return file access within the limits of this workspace."""
+        return self._files(self.make_files, self.workspace, (*self.roots, *self.base.writable), self.spawner)
+
+    def files_in(self, folder: Path, spawner: ProcessSpawner) -> WorkspaceFiles:
+        """Return file access within ``folder`` alone, behind the wall of ``spawner``."""
+        return self._files(WorkspaceFiles, folder, (), spawner)
+
+    def _files(
+        self,
+        make: Callable[..., WorkspaceFiles],
+        folder: Path,
+        roots: tuple[Path, ...],
+        spawner: ProcessSpawner,
+    ) -> WorkspaceFiles:
         sandbox = self.config.sandbox
-        return self.make_files(
-            self.workspace,
-            extra_roots=(*self.roots, *self.base.writable),
+        return make(
+            folder,
+            extra_roots=roots,
             readable=sandbox.readable,
             secrets=sandbox.secrets,
             protected=sandbox.protected,
-            changing=self.spawner.own_change,
+            changing=spawner.own_change,
         )
 
     async def survey(self) -> list[str]:

@@ -110,13 +110,18 @@ class SafetyPolicy:
         self._above: tuple[SafetyPolicy, PermissionMode | None] | None = None
         self.shell_folder: Callable[[], Path] | None = None
 
-    def narrowed(self, mode: PermissionMode | None = None) -> SafetyPolicy:
+    def narrowed(self, mode: PermissionMode | None = None, *, workspace: Path | None = None) -> SafetyPolicy:
         """Return a policy for an agent below: never looser than this one, also when this one changes.
 
         Args:
             mode: The loosest mode of that agent; ``None``: this policy's.
+            workspace: Root of the copy of the project in which that agent works, and the only place that it
+                may change; ``None``: this policy's places.
         """
         below = copy(self)
+        if workspace is not None:
+            below.workspace = normal(workspace)
+            below.roots = (below.workspace,)
         below._above = (self, mode)
         below.shell_folder = None
         return below

@@ -49,6 +49,7 @@ class ProcessSpawner:
         own: aar's own data, config and cache folders, which commands may not read; the default is
             where the environment places them.
         never: Hosts that no command reaches (those of the models in use), besides the known ones.
+        shared_git: Whether commands may write the git folder that a work tree shares with its repository.
     """
 
     def __init__(
@@ -59,12 +60,14 @@ class ProcessSpawner:
         *,
         own: Iterable[Path] | None = None,
         never: Iterable[str] = (),
+        shared_git: bool = True,
     ) -> None:
         self._workspace = workspace.resolve()
         self._config = sandbox or SandboxConfig()
         self._home = Path(os.environ.get("HOME") or "~").expanduser().resolve()
         self._extra = tuple(path.resolve() for path in extra_roots)
         self._own = tuple(own) if own is not None else own_folders(os.environ, self._home)
+        self._shared_git = shared_git
         self._server = SpawnServer()
         self._private: Path | None = None
         self._plan: Plan | None = None
@@ -176,7 +179,15 @@ class ProcessSpawner:
     def _session_plan(self) -> Plan:
         if self._plan is None:
             temp = self.temp_folder
-            self._plan = make_plan(self._config, self._workspace, self._home, self._extra, self._own, temp)
+            self._plan = make_plan(
+                self._config,
+                self._workspace,
+                self._home,
+                self._extra,
+                self._own,
+                temp,
+                shared_git=self._shared_git,
+            )
         return self._plan
 
     async def _look_around(self) -> None:

@@ -151,7 +151,7 @@ class KeptShell:
     def __init__(
         self, program: str, workspace: Path, temp_folder: Callable[[], Path], *, renewed: bool = False
     ) -> None:
-        self._program, self._workspace, self._temp_folder = program, workspace, temp_folder
+        self._program, self.workspace, self._temp_folder = program, workspace, temp_folder
         self._setup = _BASH if Path(program).name == "bash" else _SH
         self._state = b""
         self._renewed = renewed
@@ -183,7 +183,7 @@ class KeptShell:
         told = self._told_once()
         left = None if result.timed_out else _read(folder)
         if left == _GONE:
-            gone, self._folder = self._folder, self._workspace
+            gone, self._folder = self._folder, self.workspace
             return (
                 f"{told}The shell's folder {gone} is gone, so the command did not run. The shell is in "
                 f"the project folder again; send the command again if that is right for it."
@@ -197,10 +197,10 @@ class KeptShell:
         return told + (f"The shell is now in {self._shown()}." if moved else "")
 
     def _shown(self) -> str:
-        if self._folder == self._workspace:
+        if self._folder == self.workspace:
             return "the project folder"
-        if self._folder.is_relative_to(self._workspace):
-            return str(self._folder.relative_to(self._workspace))
+        if self._folder.is_relative_to(self.workspace):
+            return str(self._folder.relative_to(self.workspace))
         return str(self._folder)
 
     def _told_once(self) -> str:
