@@ -62,6 +62,7 @@ class Child:
         task: Runs it, where it works in the background.
         result: How its last run ended.
         collected: Whether its report was handed over.
+        attended: Whether somebody waits for its work, or for its turn.
         tree: The copy of the project in which it works; ``None``: it works where its parent does.
         merge: What became of its changes there.
     """
@@ -75,6 +76,7 @@ class Child:
     task: asyncio.Task[ToolOutcome] | None = None
     result: RunResult | None = None
     collected: bool = False
+    attended: bool = False
     tree: WorkTree | None = None
     merge: Merge | None = None
 
@@ -124,6 +126,16 @@ class Team:
         if found is None:
             found = self._turns[depth] = Turns(self.parallel)
         return found
+
+    def queued(self, child: Child) -> int | None:
+        """Return how many wait before an agent that begins now; ``None``: there is a place for it."""
+        others = (
+            one
+            for one in self.children.values()
+            if one is not child and one.depth == child.depth and (one.attended or _waits(one))
+        )
+        waiting = sum(1 for _ in others) - self.parallel
+        return waiting if waiting >= 0 else None
 
     def state(self, child: Child) -> str:
         """Return in a word or two whether an agent works, waits for its turn, or how it ended."""
@@ -244,6 +256,7 @@ class Member:
             NotBegunError: It was stopped before its turn came.
         """
         reason, report, parent = StopReason.CANCELLED, None, self.parent()
+        child.attended = True
         try:
             async with self.team.turns(child.depth).turn(child.agent_id):
                 result = await work()
@@ -251,6 +264,7 @@ class Member:
             child.result = result
             parent.include(result)
         finally:
+            child.attended = False
             # The session may be closed, when aar ends in the middle of the work.
             with suppress(StorageError):
                 emit.append(child.event("end", result=report, stop_reason=reason))
@@ -279,7 +293,7 @@ class Delegation:
     ) -> ToolOutcome:
         """Give a task to an agent; see `aar.protocol.ports.Delegate.start`."""
         child = self._child(agent, title or prompt, resume, worktree)
-        self.emit.append(child.event("start"))
+        self.emit.append(child.event("start", queued=self.member.team.queued(child)))
         if not background:
             return await self._work(child, prompt)
         child.task = asyncio.get_running_loop().create_task(self._in_background(child, prompt))
@@ -305,7 +319,7 @@ class Delegation:
         if not self.member.may_delegate:
             raise ToolFailure(ToolCategory.BLOCKED, "Agents may not be started here ([agents] depth is 0).")
         child = self._made(profile, agent_id or f"{profile.name}-{new_id()[-6:].lower()}", title)
-        self.emit.append(child.event("start"))
+        self.emit.append(child.event("start", queued=self.member.team.queued(child)))
         return child, await self._work(child, prompt)
 
     def _child(self, name: str, title: str, resume: str | None, worktree: bool | None) -> Child:
