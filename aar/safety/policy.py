@@ -108,6 +108,7 @@ class SafetyPolicy:
         self._network_open = network
         self._readable, self._secrets, self._protected = tuple(readable), tuple(secrets), tuple(protected)
         self._above: tuple[SafetyPolicy, PermissionMode | None] | None = None
+        self._in_copy = False
         self.shell_folder: Callable[[], Path] | None = None
 
     def narrowed(self, mode: PermissionMode | None = None, *, workspace: Path | None = None) -> SafetyPolicy:
@@ -116,12 +117,14 @@ class SafetyPolicy:
         Args:
             mode: The loosest mode of that agent; ``None``: this policy's.
             workspace: Root of the copy of the project in which that agent works, and the only place that it
-                may change; ``None``: this policy's places.
+                may change; ``None``: this policy's places. Edits in a copy do not ask: the question comes when
+                they are made in the project.
         """
         below = copy(self)
         if workspace is not None:
             below.workspace = normal(workspace)
             below.roots = (below.workspace,)
+            below._in_copy = True
         below._above = (self, mode)
         below.shell_folder = None
         return below
@@ -314,6 +317,8 @@ class SafetyPolicy:
             return Verdict("allow", (), found[1], by="policy")
         if not self.inside(path):
             return self.table("leaves", f"{path} is outside of the workspace")
+        if kind == "write" and self._in_copy and self.mode == "ask":
+            return Verdict("allow")
         return self.table("read" if kind == "read" else "edit")
 
     def shown(self, path: Path) -> str:

@@ -165,7 +165,7 @@ async def test_the_wall_holds_the_tree_alone_and_nothing_wider_is_offered(tmp_pa
 
 
 async def test_a_person_reviews_the_changes_and_a_no_keeps_them_for_the_next_try(tmp_path: Path) -> None:
-    person = Person("allow", "Keep two as it is.")
+    person = Person("Keep two as it is.")
     edit = call("edit_file", path="a.txt", old_text="two", new_text="TWO")
     places: list[Place] = []
 
@@ -195,6 +195,7 @@ async def test_a_person_reviews_the_changes_and_a_no_keeps_them_for_the_next_try
         merges = [e for e in person.asked if e.tool_name == "apply_patch"]
         assert "+TWO" in (merges[0].diff or "")
         assert "+2" in (merges[1].diff or "")
+        assert merges == person.asked
         [notice] = [e for e in here.of("notice") if e.code == "work_tree"]
         assert "git worktree remove --force" in notice.message
         assert trees(here.root) == []
