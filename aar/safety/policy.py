@@ -117,8 +117,8 @@ class SafetyPolicy:
         Args:
             mode: The loosest mode of that agent; ``None``: this policy's.
             workspace: Root of the copy of the project in which that agent works, and the only place that it
-                may change; ``None``: this policy's places. Edits in a copy do not ask: the question comes when
-                they are made in the project.
+                may change; ``None``: this policy's places. Edits in a copy do not ask: the question comes
+                when they are made in the project.
         """
         below = copy(self)
         if workspace is not None:
