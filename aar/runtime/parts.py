@@ -327,9 +327,7 @@ class Runtime:
 
     async def aclose(self) -> None:
         """End background processes, close connections."""
-        for process in self.background.values():
-            if process.running:
-                await process.kill()
+        await self.background.end(self.spawner)
         for checkpoints in self._checkpoints.values():
             await checkpoints.aclose()
         await self.servers.aclose()

@@ -68,6 +68,7 @@ class ProcessSpawner:
         self._extra = tuple(path.resolve() for path in extra_roots)
         self._own = tuple(own) if own is not None else own_folders(os.environ, self._home)
         self._shared_git = shared_git
+        self._let_go = False
         self._server = SpawnServer()
         self._private: Path | None = None
         self._plan: Plan | None = None
@@ -91,7 +92,7 @@ class ProcessSpawner:
         if self._private is None:
             self._private = make_private_folder()
             # For an exit without `close`; after kill -9 the folder stays, as with any program.
-            weakref.finalize(self, _remove_tree, self._private)
+            self._removal = weakref.finalize(self, _remove_tree, self._private)
         return self._private / "tmp"
 
     def warm(self) -> None:
@@ -163,18 +164,41 @@ class ProcessSpawner:
         """
         return await (await self.start(request, on_output, on_error)).wait()
 
+    def let_go(self, process: ServedProcess, log: Path) -> None:
+        """Let a process go on when this spawner is closed, in its wall; its output goes to the file ``log``.
+
+        Raises:
+            OSError: The file cannot be made, or the process is gone.
+        """
+        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            process.let_go(fd)
+        finally:
+            os.close(fd)
+        self._let_go = True
+
     def close(self) -> None:
-        """Kill whatever still runs, and remove the private folder. The spawner can be used again."""
+        """Kill whatever still runs, and remove the private folder. The spawner can be used again.
+
+        The private folder stays where a process was let go that may use it.
+        """
         for process in list(self._running):
             process.abandon()
         self._running.clear()
-        self._server.close()
+        if self._let_go:
+            self._server.stay()
+        else:
+            self._server.close()
         self.egress.close()
         if self._wall is not None:
             self._wall.close()
         if self._private is not None:
-            _remove_tree(self._private)
+            if self._let_go:
+                self._removal.detach()
+            else:
+                _remove_tree(self._private)
             self._private = self._plan = self._status = self._wall = None
+        self._let_go = False
 
     def _session_plan(self) -> Plan:
         if self._plan is None:

@@ -131,6 +131,15 @@ class SpawnServer:
         with self._lock:
             self._stop()
 
+    def stay(self) -> None:
+        """Let the server end with the commands that were let go, and start another one when one is needed."""
+        with contextlib.suppress(SandboxError):
+            self.send({"stay": True, "wall": {}}, [])
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+            self._socket = self._pid = None
+
 
 def _reap(pid: int, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
