@@ -180,13 +180,13 @@ class ProcessSpawner:
     def close(self) -> None:
         """Kill whatever still runs, and remove the private folder. The spawner can be used again.
 
-        The private folder stays where a process was let go that may use it.
+        Where a process was let go that may use the private folder, that goes with it.
         """
         for process in list(self._running):
             process.abandon()
         self._running.clear()
-        if self._let_go:
-            self._server.stay()
+        if self._let_go and self._private is not None:
+            self._server.stay(self._private)
         else:
             self._server.close()
         self.egress.close()

@@ -55,7 +55,7 @@ async def test_it_goes_on_with_its_wall_and_its_output_in_a_file(tmp_path: Path,
         assert not (tmp_path / "out").exists()
         # Masks of protected paths stay as long as it runs.
         await until(lambda: sorted(path.name for path in folder.iterdir()) == [".git", "go"])
-    spawner.close()
+    await until(lambda: not temp.exists())
 
 
 async def test_a_spawner_that_let_something_go_can_be_used_again_and_kill_ends_it(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ class Server:
         self.network = PrivateNetwork()
         self.supervisors: set[int] = set()
         self.masks: set[str] = set()
-        self.stays = False
-        """Whether commands go on that aar has let go."""
+        self.stays = ""
+        """Private folder of commands that aar has let go; empty: there are none."""
         self.prepared = False
         """Whether the next request has what it needs, or nothing can be prepared."""
         self._spare: Spare | None = None
@@ -45,7 +45,7 @@ class Server:
         """Serve one request; what fails is told on its control socket."""
         request = unpack(body)
         if request.get("stay"):
-            self.stays = True
+            self.stays = str(request["stay"])
             return
         self.masks.update(request.get("masks", ()))
         try:
@@ -195,4 +195,8 @@ def serve(fd: int) -> None:
     server.close()
     if server.stays:
         outlive(server.supervisors, wake_read)
+        # Slow to import, but nobody waits any more.
+        import shutil
+
+        shutil.rmtree(server.stays, ignore_errors=True)
     clean_up(server.masks)
