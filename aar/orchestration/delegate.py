@@ -11,11 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from aar.core.agent import Agent, RunResult
 from aar.core.session import Session
-from aar.orchestration.merge_back import Merge, Merger, WorkTree
 from aar.orchestration.profiles import Profile
 from aar.orchestration.reports import outcome
 from aar.orchestration.turns import NotBegunError, Turns
@@ -26,6 +25,9 @@ from aar.protocol.messages import TextBlock
 from aar.protocol.ports import Emit
 from aar.protocol.state import StopReason
 from aar.protocol.tool import ToolOutcome, ToolSpec
+
+if TYPE_CHECKING:
+    from aar.orchestration.merge_back import Merge, WorkTree
 
 MAX_PARALLEL = 32
 MAX_DEPTH = 4
@@ -410,6 +412,8 @@ class Delegation:
 
     async def _in_tree(self, child: Child, tree: WorkTree, prompt: str) -> RunResult:
         """Run a child in its copy of the project, and put what it changed there into the project."""
+        from aar.orchestration.merge_back import Merger
+
         team = self.member.team
         merger = Merger(team.session, self.member.parent().executor, self.call.run_id, team.merging)
         child.merge = None
@@ -427,6 +431,8 @@ class Delegation:
         """Remove a copy of the project, unless it holds work that is nowhere else."""
         await tree.rest()
         if child.merge is None:
+            from aar.orchestration.merge_back import Merge
+
             # It was cancelled or failed: what it did until then is not lost.
             try:
                 kept = bool((await tree.changes()).patch)
