@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from aar.commands.base import Command, Context, Result, Text, money, one_line
 from aar.protocol.errors import UsageError
-from aar.protocol.events import ProviderMeta
-from aar.protocol.ids import new_id
 
 _SYSTEM = """\
 You answer one short question beside a conversation between a developer and a coding assistant. You have no
@@ -21,23 +19,13 @@ async def _btw(context: Context, argument: str) -> Result:
     if not argument:
         raise UsageError("Say the question: /btw QUESTION.")
     from aar.orchestration.handoff import quoted
-    from aar.runtime.small import SmallJobs
+    from aar.runtime.small import SmallJobs, count_cost
 
-    active = context.runtime.active
-    jobs = SmallJobs(active, context.runtime.base)
+    jobs = SmallJobs(context.runtime.active, context.runtime.base)
     said = quoted(context.session.messages(), _MAX_CHARS)
     prompt = f"<conversation>\n{said}\n</conversation>\n\nQuestion: {argument}" if said else argument
     answer = await jobs.ask_once(prompt, _SYSTEM, _MAX_TOKENS)
-    # Under an agent id of its own it counts in the session's cost, and the model's view does not see it.
-    context.session.append(
-        ProviderMeta(
-            provider=active.name.partition("/")[0],
-            model=active.model,
-            usage=jobs.usage,
-            cost_usd=jobs.cost_usd,
-        ),
-        scope=context.session.scope(new_id(), _AGENT),
-    )
+    count_cost(context.session, context.conversation.agent.budget, jobs, _AGENT)
     told = f"{jobs.usage.total:,} tokens, {money(jobs.cost_usd)}; not part of the conversation"
     return Text(f"**{one_line(argument, 200)}**\n\n{answer.strip() or '(no answer)'}\n\n*{told}*")
 

@@ -53,9 +53,7 @@ def _by_model(events: Iterable[Event]) -> dict[str, RunTotals]:
     found: dict[str, RunTotals] = {}
     for event in events:
         if isinstance(event, ProviderMeta):
-            named = event.model.startswith(f"{event.provider}/")
-            name = event.model if named else f"{event.provider}/{event.model}"
-            found.setdefault(name, RunTotals()).add_request(event, new_step=True)
+            found.setdefault(event.full_model, RunTotals()).add_request(event, new_step=True)
     return found
 
 

@@ -132,33 +132,34 @@ class RunLimits:
         """Return which limits are reached, but for what is kept back for a last answer."""
         limits, share = self._limits, self._guardrails.reserve_cost_fraction
         own = (
-            (
-                self.steps >= limits.steps - 1,
-                Reached("steps", limits.steps, "[limits] steps", "--max-steps "),
-            ),
-            (
-                limits.seconds > 0 and self._time_is_short(),
-                Reached("seconds", limits.seconds, "[limits] seconds", "--timeout "),
-            ),
-            (
-                limits.tokens > 0 and self.usage.total >= limits.tokens - self._guardrails.reserve_tokens,
-                Reached("tokens", limits.tokens, "[limits] tokens", "--set limits.tokens="),
-            ),
-            (
-                limits.usd > 0 and self.cost_usd >= limits.usd * (1 - share),
-                Reached("usd", limits.usd, "[limits] usd", "--max-cost "),
-            ),
+            (self.steps >= limits.steps - 1, "steps", limits.steps, "--max-steps "),
+            (limits.seconds > 0 and self._time_is_short(), "seconds", limits.seconds, "--timeout "),
+            (self._few_tokens, "tokens", limits.tokens, "--set limits.tokens="),
+            (self._little_money, "usd", limits.usd, "--max-cost "),
         )
         spans = [] if self._budget is None else self._budget.reached_spans(share)
-        return [*(limit for is_reached, limit in own if is_reached), *map(Reached, spans)]
+        reached = [
+            Reached(name, limit, f"[limits] {name}", flag) for is_so, name, limit, flag in own if is_so
+        ]
+        return [*reached, *map(Reached, spans)]
+
+    @property
+    def _few_tokens(self) -> bool:
+        most = self._limits.tokens
+        return most > 0 and self.usage.total >= most - self._guardrails.reserve_tokens
+
+    @property
+    def _little_money(self) -> bool:
+        most = self._limits.usd
+        return most > 0 and self.cost_usd >= most * (1 - self._guardrails.reserve_cost_fraction)
 
     @property
     def _runs_low(self) -> bool:
         """Whether no more tokens or money are left than a last answer needs."""
-        limits, share = self._limits, self._guardrails.reserve_cost_fraction
+        share = self._guardrails.reserve_cost_fraction
         return (
-            (limits.tokens > 0 and self.usage.total >= limits.tokens - self._guardrails.reserve_tokens)
-            or (limits.usd > 0 and self.cost_usd >= limits.usd * (1 - share))
+            self._few_tokens
+            or self._little_money
             or (self._budget is not None and self._budget.reached(share))
             or (self._parent is not None and self._parent._runs_low)
         )

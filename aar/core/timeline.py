@@ -162,7 +162,6 @@ class Timeline:
         self._answer.clear()
         calls = {item.call_id: Call(item.tool_name) for item in own if isinstance(item, ToolCall)}
         last = event.seq or 0
-        named = event.model.startswith(f"{event.provider}/")
         self.steps.append(
             Step(
                 len(self.steps) + 1,
@@ -171,7 +170,7 @@ class Timeline:
                 (own[0].seq if own else event.seq) or 0,
                 last,
                 event.ts,
-                event.model if named else f"{event.provider}/{event.model}",
+                event.full_model,
                 event.usage,
                 event.cost_usd,
                 event.duration_ms or 0.0,

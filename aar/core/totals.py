@@ -32,12 +32,6 @@ COMPACTION_AGENT = "compaction"
 """Agent id of the requests that write summaries: they cost money, and are no steps."""
 
 
-def answering_model(meta: ProviderMeta) -> str:
-    """Return the model of an answer as ``provider/model``."""
-    named = meta.model.startswith(f"{meta.provider}/")
-    return meta.model if named else f"{meta.provider}/{meta.model}"
-
-
 @dataclass(slots=True)
 class RunTotals:
     """Numbers of one run, of one agent or of a whole session.
@@ -105,6 +99,7 @@ class TotalsFold:
         agents: Numbers by agent id.
         title: Last rename, else the title it was made with, else the first line of the first prompt.
         model: Model that answers the main agent.
+        chosen_model: The one that was chosen for it, which a fallback does not replace.
         mode: Permission mode, when one was set.
         cwd: Working folder.
         plan: Items of the main agent's plan.
@@ -125,6 +120,7 @@ class TotalsFold:
         self.agents: dict[str, RunTotals] = {}
         self.title = ""
         self.model: str | None = None
+        self.chosen_model: str | None = None
         self.mode: str | None = None
         self.cwd: str | None = None
         self.plan: tuple[PlanItem, ...] = ()
@@ -228,6 +224,8 @@ class TotalsFold:
     def _on_session(self, event: SessionEvent) -> None:
         self.cwd = event.cwd or self.cwd
         self.model = event.model or self.model
+        if event.action == "start":
+            self.chosen_model = event.model
         if event.title:
             self.title, self._named = event.title, True
 
@@ -239,7 +237,7 @@ class TotalsFold:
         if event.key == "mode":
             self.mode = event.to
         elif event.key == "model":
-            self.model = event.to
+            self.model = self.chosen_model = event.to
 
     def _on_model_switch(self, event: ModelSwitch) -> None:
         if event.agent_id == "main":
@@ -273,7 +271,7 @@ class TotalsFold:
         self._counted[event.agent_id] = key
         for totals in self._scopes(event):
             totals.add_request(event, new_step=new_step)
-        name = answering_model(event)
+        name = event.full_model
         model = self.models.get(name)
         if model is None:
             model = self.models[name] = RunTotals()

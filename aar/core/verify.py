@@ -86,11 +86,11 @@ class Verifier:
             )
         )
         text = essential(ended.output.decode("utf-8", "replace"))
-        before = self._failed_before.get(command)
-        self._failed_before[command] = failing(text)
+        before, now = self._failed_before.get(command), failing(text)
+        self._failed_before[command] = now
         if ended.timed_out:
             text += f"\nThe check took longer than {self._settings.timeout:g} s and was stopped."
-        text = arranged(text, before, self._settings.max_output_chars)
+        text = arranged(text, now, before, self._settings.max_output_chars)
         return CheckResult(ended.exit_code == 0 and not ended.timed_out, command, text, ended.exit_code)
 
 

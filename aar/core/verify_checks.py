@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from aar.core.output_schema import OutputSchema
+from aar.core.verify_output import shortened
 from aar.protocol.errors import ToolFailure
 from aar.protocol.ports import Ask
 from aar.tools.criteria import Criterion
@@ -56,9 +57,7 @@ class Evidence:
     @property
     def text(self) -> str:
         """All of it, bounded."""
-        changes = "\n".join(self.diffs)
-        if len(changes) > _DIFF_CHARS:
-            changes = f"{changes[: _DIFF_CHARS // 2]}\n…\n{changes[-_DIFF_CHARS // 2 :]}"
+        changes = shortened("\n".join(self.diffs), _DIFF_CHARS, 1 / 2)
         parts = (("task", self.task[:4000]), ("answer", self.answer[-8000:]), ("changes", changes))
         return "\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in parts if text)
 

@@ -60,22 +60,22 @@ def failing(output: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def arranged(output: str, before: Sequence[str] | None, limit: int) -> str:
+def arranged(output: str, now: Sequence[str], before: Sequence[str] | None, limit: int) -> str:
     """Return ``output`` within ``limit`` characters, with new failures in front.
 
     Args:
         output: What `essential` left.
+        now: What `failing` finds in it.
         before: What failed the last time; ``None``: this is the first time.
         limit: Characters; a mark tells what was cut.
     """
-    now = failing(output)
     new = [name for name in now if before is not None and name not in before]
     if before is None or (not new and tuple(now) == tuple(before)):
-        return _cut(output, limit, 1 / 3)
+        return shortened(output, limit)
     head = _comparison(new, [name for name in before if name not in now], [n for n in now if n in before])
     body = _new_first(output, new) if new else output
     room = max(limit - len(head), limit // 2)
-    return f"{head}\n{_cut(body, room, 2 / 3 if new else 1 / 3)}" if head else _cut(body, room, 1 / 3)
+    return f"{head}\n{shortened(body, room, 2 / 3 if new else 1 / 3)}" if head else shortened(body, room)
 
 
 def _comparison(new: Sequence[str], gone: Sequence[str], still: Sequence[str]) -> str:
@@ -105,7 +105,8 @@ def _new_first(output: str, new: Sequence[str]) -> str:
     return "\n".join([*head, *(line for part in sections for line in part), *tail])
 
 
-def _cut(text: str, limit: int, head: float) -> str:
+def shortened(text: str, limit: int, head: float = 1 / 3) -> str:
+    """Return ``text`` without its middle where it is too long; ``head`` is the share that stands before."""
     if len(text) <= limit:
         return text
     first = int(limit * head)

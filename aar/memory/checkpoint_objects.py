@@ -96,5 +96,5 @@ class ObjectStore:
         for folder, _, names in os.walk(self.folder):
             for name in names:
                 with contextlib.suppress(OSError):
-                    total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118
+                    total += Path(folder, name).lstat().st_size
         return total

@@ -153,7 +153,7 @@ class PlainEngine:
 
     def _keep(self, full: str, status: os.stat_result) -> Entry:
         if stat.S_ISLNK(status.st_mode):
-            return Entry(LINK, self._objects.put(os.fsencode(os.readlink(full))))  # noqa: PTH115
+            return Entry(LINK, self._objects.put(os.fsencode(os.readlink(full))))  # noqa: PTH115 - Path would tidy it up
         if not stat.S_ISREG(status.st_mode):
             raise _LeftOutError("no regular file")
         if status.st_size > self._limits.max_file_bytes:

@@ -22,8 +22,11 @@ _SCHEMA: Final = (
     "CREATE TABLE files (id INTEGER PRIMARY KEY, path TEXT UNIQUE, stamp TEXT)",
     "CREATE VIRTUAL TABLE notes USING fts5 (title, tags, body, tokenize = 'porter unicode61')",
 )
-_WEIGHTS: Final = "4.0, 3.0, 1.0"
-"""Of title, tags and body."""
+_FIND: Final = (
+    # The weights are those of title, tags and body.
+    "SELECT path, bm25(notes, 4.0, 3.0, 1.0), snippet(notes, 2, '', '', '…', 16) FROM notes "
+    "JOIN files ON files.id = notes.rowid WHERE notes MATCH ?"
+)
 _HALF_LIFE_DAYS: Final = 120.0
 _RECENT: Final = 0.5
 """What a note of today gains over one that is very old, as a share."""
@@ -86,11 +89,7 @@ class NotesIndex:
         wanted = " OR ".join(f'"{word}" *' for word in telling[:_MOST_WORDS])
 
         def work(database: sqlite3.Connection) -> list[NoteHit]:
-            rows = database.execute(
-                f"SELECT path, bm25(notes, {_WEIGHTS}), snippet(notes, 2, '', '', '…', 16) FROM notes "  # noqa: S608
-                "JOIN files ON files.id = notes.rowid WHERE notes MATCH ?",
-                (wanted,),
-            )
+            rows = database.execute(_FIND, (wanted,))
             return [NoteHit(notes[path], _ranked(notes[path], -rank), " ".join(snippet.split()))
                     for path, rank, snippet in rows if path in notes]  # fmt: skip
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -91,13 +92,15 @@ class DraftStore:
         project: Root of the project.
 
     A draft belongs to the screen that holds the lock of its file. One whose screen is gone is taken over by
-    the next screen of that project.
+    the next screen of that project. Threads may save; what comes after `close` changes nothing.
     """
 
     def __init__(self, folder: Path, project: Path) -> None:
         self._folder = folder / project_key(project)
         self._file = self._folder / f"{os.getpid()}-{time.time_ns()}.json"
         self._lock: int | None = None
+        self._guard = threading.Lock()
+        self._given_up = False
 
     def take(self) -> Mapping[str, Any] | None:
         """Return the newest draft that no running screen holds, and make it this one's.
@@ -131,21 +134,28 @@ class DraftStore:
             OSError: It cannot be written.
             StorageError: The folder cannot be made.
         """
-        ensure(self._folder)
-        if self._lock is None:
-            self._lock = _try_open_locked(self._file.with_suffix(".lock"))
-        write_atomic(self._file, json.dumps(draft).encode("ascii"), durable=False)
+        with self._guard:
+            if self._given_up:
+                return
+            ensure(self._folder)
+            if self._lock is None:
+                self._lock = _try_open_locked(self._file.with_suffix(".lock"))
+            write_atomic(self._file, json.dumps(draft).encode("ascii"), durable=False)
 
     def clear(self) -> None:
         """Forget the draft: it was sent."""
-        _remove(self._file)
+        with self._guard:
+            if not self._given_up:
+                _remove(self._file)
 
     def close(self) -> None:
         """Give the draft up; the next screen may take it."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-            _remove(self._file.with_suffix(".lock"))
+        with self._guard:
+            self._given_up = True
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+                _remove(self._file.with_suffix(".lock"))
 
 
 def _try_open_locked(file: Path) -> int | None:

@@ -85,8 +85,9 @@ def add_words(database: sqlite3.Connection, session_id: str, file: BinaryIO, len
 
 def drop_words(database: sqlite3.Connection, session_id: str) -> None:
     """Forget the texts of a session."""
-    of_it = "SELECT id FROM passages WHERE session_id = ?"
-    database.execute(f"DELETE FROM words WHERE rowid IN ({of_it})", (session_id,))  # noqa: S608 - a constant
+    database.execute(
+        "DELETE FROM words WHERE rowid IN (SELECT id FROM passages WHERE session_id = ?)", (session_id,)
+    )
     database.execute("DELETE FROM passages WHERE session_id = ?", (session_id,))
 
 

@@ -136,8 +136,7 @@ class _Fold:
         total.steps += 1
         total.usage += event.usage
         total.provider_ms += event.duration_ms
-        named = event.model.startswith(f"{event.provider}/")
-        row.model = event.model if named else f"{event.provider}/{event.model}"
+        row.model = event.full_model
         row.usage += event.usage
         row.provider_ms += event.duration_ms
         row.first_token_ms = event.first_token_ms

@@ -204,10 +204,9 @@ class _Fold:
         return step
 
     def _request(self, event: ProviderMeta, run: Operation) -> None:
-        named = event.model.startswith(f"{event.provider}/")
-        name = event.model if named else f"{event.provider}/{event.model}"
         step = self._step(event, run)
-        request = Operation("model", name, event.id, _before(event.ts, event.duration_ms), event.ts)
+        begin = _before(event.ts, event.duration_ms)
+        request = Operation("model", event.full_model, event.id, begin, event.ts)
         request.seq, request.agent_id = event.seq or 0, event.agent_id
         request.usage, request.cost_usd = event.usage, event.cost_usd or 0.0
         request.cost_known = event.cost_usd is not None

@@ -55,11 +55,19 @@ class Doer(Protocol):
         ...
 
 
-class PatchKeeper(Protocol):
-    """Keeps the changes of tasks."""
+class Keeper(Protocol):
+    """Keeps what tasks came to before their places are removed."""
 
     def keep_patch(self, name: str, data: bytes) -> str | None:
         """Keep the changes of a task; return the name of the file, ``None`` when there are none."""
+        ...
+
+    def keep_result(self, task: BatchTask, result: TaskResult) -> None:
+        """Keep what an attempt came to."""
+        ...
+
+    def kept_result(self, task: BatchTask) -> TaskResult | None:
+        """Return what the last attempt came to, if it was kept by a batch that was killed then."""
         ...
 
 
@@ -69,7 +77,7 @@ class LocalDoer:
     Args:
         spawner: Starts git and the children.
         places: Where they work.
-        keeper: Keeps patches.
+        keeper: Keeps patches and results.
         options: What all runs have in common.
         own: aar's own folders.
         trusted: The project, when its own settings act; they then act in the places too.
@@ -80,7 +88,7 @@ class LocalDoer:
         self,
         spawner: Spawner,
         places: Places,
-        keeper: PatchKeeper,
+        keeper: Keeper,
         options: ChildOptions,
         own: Paths,
         trusted: Path | None = None,
@@ -119,7 +127,9 @@ class LocalDoer:
         changes = await self._places.changes(place)
         patch = await asyncio.to_thread(self._keeper.keep_patch, task.id, changes.patch)
         more = {"patch": patch, "files": changes.files, "added": changes.added, "removed": changes.removed}
-        return result.model_copy(update=more)
+        told = result.model_copy(update=more)
+        await asyncio.to_thread(self._keeper.keep_result, task, told)
+        return told
 
     async def _clear(self, place: Place) -> None:
         if self._trusted is not None:
@@ -133,6 +143,10 @@ class LocalDoer:
             # It was begun on a cluster, or the journal is of another folder: what it names is not removed.
             return None, 0.0
         place = self._places.find(Path(begun.place), task.cwd)
+        kept = self._keeper.kept_result(task)
+        if kept is not None:
+            await self._clear(place)
+            return kept, kept.cost_usd or 0.0
         file = await asyncio.to_thread(session_of, self._sessions, place.cwd)
         if file is not None:
             await let_go(file)
@@ -293,4 +307,5 @@ async def finish_project(spawner: Spawner, project: Project, work: Path) -> None
     if project.kind == "worktree":
         git = Git(spawner, project.root)
         await git.run("update-ref", "-d", f"refs/aar/{work.name}", failing=False)
+        await git.run("worktree", "prune", failing=False)  # of places that a batch that was killed removed
     await asyncio.to_thread(work.rmdir)

@@ -116,6 +116,7 @@ class Journal:
         self.base: dict[str, Any] = {}
         self.ended: dict[tuple[str, str], TaskResult] = {}
         self.begun: dict[tuple[str, str], Begun] = {}
+        self._seen: dict[tuple[str, str], TaskResult] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "patches").mkdir(exist_ok=True)
@@ -147,6 +148,10 @@ class Journal:
                 case "begin":
                     begun = Begun.model_validate(record)
                     self.begun[begun.id, begun.digest] = begun
+                    self._seen.pop((begun.id, begun.digest), None)
+                case "result":
+                    result = TaskResult.model_validate(record)
+                    self._seen[result.id, result.digest] = result
                 case "end":
                     result = TaskResult.model_validate(record)
                     self.ended[result.id, result.digest] = result
@@ -177,6 +182,15 @@ class Journal:
         """Tell that an attempt begins now."""
         self.begun[begun.id, begun.digest] = begun
         self._write("begin", begun.model_dump())
+
+    def keep_result(self, task: BatchTask, result: TaskResult) -> None:
+        """Keep what an attempt came to while its place is still there."""
+        kept = result.model_copy(update={"id": task.id, "digest": task.digest})
+        self._write("result", kept.model_dump(mode="json"))
+
+    def kept_result(self, task: BatchTask) -> TaskResult | None:
+        """Return what the last attempt came to, if aar was killed before it noted the end."""
+        return self._seen.get((task.id, task.digest))
 
     def end(self, result: TaskResult) -> None:
         """Keep what became of a task."""

@@ -19,6 +19,7 @@ from distributed import WorkerPlugin, get_worker
 from aar.config.paths import paths, project_root
 from aar.orchestration.batch import LocalDoer
 from aar.orchestration.batch_child import ChildOptions, session_of
+from aar.orchestration.batch_results import TaskResult
 from aar.orchestration.batch_tasks import BatchTask
 from aar.orchestration.work_places import Git, Kind, Places, Project, snapshot
 from aar.protocol.ids import new_id
@@ -79,13 +80,19 @@ def projects(worker: Any) -> dict[str, Project]:
 
 
 class _Patches:
-    """Keeps the patch of one task for the way back."""
+    """Keeps the patch of one task for the way back; who handed it out keeps what it came to."""
 
     data = b""
 
     def keep_patch(self, name: str, data: bytes) -> str | None:
         self.data = data
         return name if data else None
+
+    def keep_result(self, task: BatchTask, result: TaskResult) -> None:
+        pass
+
+    def kept_result(self, task: BatchTask) -> TaskResult | None:
+        return None
 
 
 def do_task(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -175,6 +175,11 @@ class ProviderMeta(Event, frozen=True):
     cache_saved_usd: float | None = None
     """What the prompt cache spared, in US dollars; below 0 where writing it cost more; null: not known."""
 
+    @property
+    def full_model(self) -> str:
+        """Who answered, as ``provider/model``."""
+        return self.model if self.model.startswith(f"{self.provider}/") else f"{self.provider}/{self.model}"
+
 
 class ApprovalRequest(Event, frozen=True):
     """A person, a hook or a policy program is asked whether a call may run."""

@@ -26,11 +26,12 @@ from aar.orchestration.alternatives import (
 from aar.orchestration.consult import consult
 from aar.orchestration.work_places import Git, Place, Places, Project, check_amount, find_project, snapshot
 from aar.protocol.errors import AarError, UsageError
-from aar.protocol.events import ProviderMeta, Subagent, ToolCall, ToolResult
+from aar.protocol.events import Subagent, ToolCall, ToolResult
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ResourceBlock, TextBlock
 from aar.protocol.state import StopReason
 from aar.runtime.opening import open_runtime
+from aar.runtime.small import store_cost
 
 if TYPE_CHECKING:
     from aar.core.agent import RunResult
@@ -142,7 +143,7 @@ async def _work(
             result = await agent.run(attempt_prompt(task, number, count), session)
         finally:
             await session.aclose()
-        _count(conversation, result, agent_id)
+        store_cost(conversation.session, conversation.runtime.active, result.usage, result.cost_usd, agent_id)
         changes = await places.changes(place)
         diff = changes.patch.decode("utf-8", "replace")
         attempt = Attempt(
@@ -169,18 +170,6 @@ def _problem(result: RunResult, diff: str) -> str:
     if "\nGIT binary patch\n" in diff:
         return "it changed files that are no text"
     return ""
-
-
-def _count(conversation: Conversation, result: RunResult, agent_id: str) -> None:
-    """Let the session pay for an attempt."""
-    session, active = conversation.session, conversation.runtime.active
-    meta = ProviderMeta(
-        provider=active.name.partition("/")[0],
-        model=active.model,
-        usage=result.usage,
-        cost_usd=result.cost_usd,
-    )
-    session.append(meta, scope=session.scope(new_id(), agent_id))
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from aar.runtime.agent_trees import AgentTree
     from aar.runtime.parts import Runtime
     from aar.safety.redact import Redactor
+    from aar.tools.builtin.kept_shell import KeptShell
 
 _SMALL_TOOLS = frozenset({"read_file", "write_file", "edit_file", "bash", "list_directory", "grep"})
 _OF_A_PLACE = frozenset({"write_file", "edit_file", "apply_patch", "bash", "kill_shell"})
@@ -99,6 +100,29 @@ def child_agent(
 
 
 @dataclass(frozen=True)
+class _Gear:
+    """What the calls of one agent work with."""
+
+    session: Session
+    tools: tuple[ToolSpec, ...]
+    files: WorkspaceFiles
+    outputs: OutputStore
+    asked: PermissionManager | None
+    shell: KeptShell | None
+
+
+@dataclass(frozen=True)
+class _CallableNames:
+    """The names of tools that may be called; they grow with what servers and extensions bring."""
+
+    names: frozenset[str]
+    brought: Callable[[str], bool]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names or (isinstance(name, str) and self.brought(name))
+
+
+@dataclass(frozen=True)
 class Assembly:
     """What one agent is made of. It stays when the runtime goes on with another model or agent.
 
@@ -136,23 +160,49 @@ class Assembly:
         """Put the agent together."""
         runtime, parent = self.runtime, self.parent
         asked = approver if isinstance(approver, PermissionManager) else None
-        tree = self.tree
-        files = runtime.files() if tree is None else tree.files()
-        checkpoints = runtime.checkpoints(session) if tree is None else None
-        outputs = OutputStore(runtime.outputs_folder(session))
+        tools = self.tools() if parent is None else place.tools_below(self.tools(), parent)
+        tree, outputs = self.tree, OutputStore(runtime.outputs_folder(session))
         spawner = runtime.spawner if tree is None else tree.spawner
         shell = kept_shell(runtime, session, agent_id, policy.workspace, spawner)
         policy.shell_folder = None if shell is None else shell.current_folder
-        tools = self.tools()
-        if parent is not None:
-            tools = place.tools_below(tools, parent)
+        gear = _Gear(session, tools, runtime.files() if tree is None else tree.files(), outputs, asked, shell)
+        runner = make_runner(runtime.base, self.active, runtime.opened, asked, _trace(runtime))
+        agent = Agent(
+            runtime.extras.agent_config(self.profile, below=parent is not None),
+            runner,
+            self._executor(gear, policy, approver, place),
+            lambda opened: runtime.extras.view_of(
+                self.profile, agent_id, self._view_of(runner.active, opened, tools, gear.files)
+            ),
+            gear.files,
+            approvals=approvals,
+            agent_id=agent_id,
+            parent_limits=lambda: None if parent is None else parent.limits,
+            make_verifier=lambda: (
+                make_verifier(runtime, session, agent, gear.files) if parent is None else None
+            ),
+            survey=runtime.survey,
+            log=log_failure,
+            keep_output=gear.outputs.keep,
+            prepare=partial(runtime.extras.prepare, session),
+            notes_model=runtime.small_models.model,
+            budget=budget_of(runtime.base, session) if parent is None else parent.budget,
+        )
+        self._let_in(agent, session)
+        return agent
+
+    def _executor(
+        self, gear: _Gear, policy: SafetyPolicy, approver: Approver | None, place: Member
+    ) -> ToolExecutor:
+        """Return the door through which the calls of the agent go."""
+        runtime = self.runtime
 
         def make_context(call: ToolCall, emit: Emit) -> ToolContext:
-            context = self._context(call, emit, session, files, outputs, asked)
+            context = self._context(call, emit, gear)
             context.read_only = executor.policy.mode == "plan"
-            context.shell = shell
+            context.shell = gear.shell
             context.delegate = place.for_call(call, emit)
-            context.notes = notes_for(runtime, session, call, lambda: executor.outside.came)
+            context.notes = notes_for(runtime, gear.session, call, lambda: executor.outside.came)
             return context
 
         executor = ToolExecutor(
@@ -160,46 +210,28 @@ class Assembly:
             policy,
             approver,
             make_context,
-            sync=session.sync,
-            checkpointer=checkpoints,
-            enabled=runtime.extras.extensions.callable_names(
-                runtime.servers.callable_names(tools, self._may_use), self._may_use_extension
-            ),
+            sync=gear.session.sync,
+            checkpointer=runtime.checkpoints(gear.session) if self.tree is None else None,
+            enabled=_CallableNames(frozenset(tool.name for tool in gear.tools), self._may_use_brought),
             parallel=runtime.config.tools.parallel,
             max_calls=runtime.config.limits.tool_calls_per_step,
             max_output_chars=runtime.config.tools.max_output_chars,
             log=log_failure,
             redact=_redactor().redact_known,
         )
-        executor.in_copy = tree is not None
-        if parent is not None:
-            executor.outside.inherited = lambda: parent.executor.outside.came
-        runner = make_runner(runtime.base, self.active, runtime.opened, asked, _trace(runtime))
-        agent = Agent(
-            runtime.extras.agent_config(self.profile, below=parent is not None),
-            runner,
-            executor,
-            lambda opened: runtime.extras.view_of(
-                self.profile, agent_id, self._view_of(runner.active, opened, tools, files)
-            ),
-            files,
-            approvals=approvals,
-            agent_id=agent_id,
-            parent_limits=lambda: None if parent is None else parent.limits,
-            make_verifier=lambda: make_verifier(runtime, session, agent, files) if parent is None else None,
-            survey=runtime.survey,
-            log=log_failure,
-            keep_output=outputs.keep,
-            prepare=partial(runtime.extras.prepare, session),
-            notes_model=runtime.small_models.model,
-            budget=budget_of(runtime.base, session) if parent is None else parent.budget,
-        )
+        executor.in_copy = self.tree is not None
+        return executor
+
+    def _let_in(self, agent: Agent, session: Session) -> None:
+        """Let hooks, servers, extensions and background commands know of the agent."""
+        runtime, parent = self.runtime, self.parent
         agent.hooks = agent.executor.hooks = runtime.extras.hooks(session)
         if parent is None:
             runtime.servers.paid_by(session, lambda: agent.budget)
             runtime.background.tell_to(session)
+        else:
+            agent.executor.outside.inherited = lambda: parent.executor.outside.came
         runtime.extras.extensions.equip(agent, session)
-        return agent
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools that the model may use: those enabled, and few for a small model."""
@@ -248,6 +280,13 @@ class Assembly:
             return True
         known = not spec.name.startswith("mcp__")
         return known and not spec.side_effects & {SideEffect.WRITE, SideEffect.EXECUTE, SideEffect.EXTERNAL}
+
+    def _may_use_brought(self, name: str) -> bool:
+        """Tell whether a server or an extension has brought a tool that the agent may use."""
+        runtime = self.runtime
+        if runtime.servers.has(name):
+            return self._may_use(name)
+        return runtime.extras.extensions.lets_call(name, self._may_use_extension)
 
     def _may_use_extension(self, name: str) -> bool:
         """Tell the same of an extension's tool; a small model gets few tools unless they are named."""
@@ -323,16 +362,8 @@ class Assembly:
         spec = self.runtime.registry.get(name)
         return None if spec is None else spec.name
 
-    def _context(
-        self,
-        call: ToolCall,
-        emit: Emit,
-        session: Session,
-        files: WorkspaceFiles,
-        outputs: OutputStore,
-        approvals: PermissionManager | None,
-    ) -> ToolContext:
-        runtime = self.runtime
+    def _context(self, call: ToolCall, emit: Emit, gear: _Gear) -> ToolContext:
+        runtime, session = self.runtime, gear.session
 
         def set_plan(items: Sequence[PlanItem]) -> None:
             revision = session.totals.plan_revision + 1
@@ -349,11 +380,11 @@ class Assembly:
         return ToolContext(
             call_id=call.call_id,
             workspace=runtime.workspace if tree is None else tree.folder,
-            files=files,
+            files=gear.files,
             spawner=spawner if tree is None else tree.spawner,
-            outputs=outputs,
+            outputs=gear.outputs,
             progress=lambda text: None,
-            ask=make_ask(approvals, call, emit),
+            ask=make_ask(gear.asked, call, emit),
             plan=session.plan,
             set_plan=set_plan,
             write_plan=write_plan,

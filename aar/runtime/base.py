@@ -13,7 +13,7 @@ from aar.config.paths import Paths, paths, project_root
 from aar.config.schema import Config, PermissionMode
 from aar.config.trust import TrustStore, fingerprint, untrusted_notice
 from aar.memory.session_store import SessionStore
-from aar.protocol.errors import ConfigurationError
+from aar.protocol.errors import ConfigurationError, StorageError
 
 if TYPE_CHECKING:
     from aar.safety.policy import Scope
@@ -61,9 +61,34 @@ class Base:
         """Folders besides the workspace that the settings let change."""
         return tuple(Path(path).expanduser() for path in self.config.sandbox.writable)
 
+    @property
+    def note_folders(self) -> tuple[Path, Path]:
+        """Where notes lie: the user's, and the project's, whether it is trusted or not."""
+        return self.paths.data / "memory", self.workspace / ".aar" / "memory"
+
+    @property
+    def may_have_notes(self) -> bool:
+        """Whether there is a folder of notes, told without loading what reads them."""
+        return any(folder.is_dir() for folder in self.note_folders)
+
     def store(self) -> SessionStore:
         """Return the store of sessions on disk."""
         return SessionStore(self.paths.sessions)
+
+    def session_id(self, prefix: str | None) -> str:
+        """Return the stored session whose id begins with ``prefix``; ``None``: the newest of the workspace.
+
+        Raises:
+            ConfigurationError: There is none, or more than one.
+        """
+        store = self.store()
+        try:
+            found = store.latest(self.workspace) if prefix is None else store.find(prefix)
+        except StorageError as error:
+            raise ConfigurationError(str(error)) from error
+        if found is None:
+            raise ConfigurationError(f"There is no session of {self.workspace}; name one by its id.")
+        return found
 
 
 def open_base(
@@ -109,6 +134,14 @@ def open_base(
     start_log(loaded.config, own, debug=debug)
     said = {"config_file": config_file, "profile": profile, "sets": tuple(sets), "flags": dict(flags or {})}
     return Base(own, loaded, here, workspace, trusted, notices, given=said)
+
+
+_ARGUMENTS = frozenset({"cwd", "config_file", "profile", "sets", "flags", "trust", "model", "mode", "debug"})
+
+
+def base_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the arguments of `aar.runtime.open_runtime` that `open_base` takes."""
+    return {name: value for name, value in options.items() if name in _ARGUMENTS}
 
 
 def _working_folder(cwd: Path | None) -> Path:

@@ -100,6 +100,10 @@ class Conversation:
         """Whether a run is under way, or the next one is about to begin."""
         return self._task is not None
 
+    def _need_idle(self) -> None:
+        if self.running:
+            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
+
     def submit(self, prompt: str | Sequence[ContentBlock]) -> Literal["run", "steer"]:
         """Say something: it starts a run, or steers the one under way at its next safe point."""
         if self.running:
@@ -139,7 +143,7 @@ class Conversation:
         """
         if self.running:
             work.close()
-            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
+        self._need_idle()
         task = asyncio.get_running_loop().create_task(work)
         self._beside = task
         self._task = until = asyncio.get_running_loop().create_task(self._until(task))
@@ -183,10 +187,9 @@ class Conversation:
             UsageError: A run is under way, or there is nothing to do.
             PlanningError: The plan cannot be run as it is.
         """
+        self._need_idle()
         from aar.runtime.plan.running import plan_work
 
-        if self.running:
-            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
         prompt, work = plan_work(self.runtime, self.session, self.agent)
         self._start(as_prompt(prompt), "prompt", work)
 
@@ -247,8 +250,7 @@ class Conversation:
         Raises:
             UsageError: A run is under way, or ``[checkpoints] enabled`` is off.
         """
-        if self.running:
-            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
+        self._need_idle()
         from aar.runtime.undo import Undo
 
         checkpoints = self.runtime.checkpoints(self.session)
@@ -262,8 +264,7 @@ class Conversation:
         Raises:
             UsageError: A run is under way.
         """
-        if self.running:
-            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end, then compact.")
+        self._need_idle()
         work = asyncio.get_running_loop().create_task(self.agent.compact(self.session, focus))
         self._task = asyncio.get_running_loop().create_task(self._until(work))
         return await asyncio.shield(work)
@@ -308,10 +309,8 @@ class Conversation:
             return
         self.runtime.set_mode(wanted)
         self.agent.executor.policy.change_mode(wanted, self.runtime.wall())
-        self.session.append(
-            Setting.model_validate({"key": "mode", "from": before, "to": mode, "by": by}),
-            ContextEvent(source="nudge", label="mode", content=(TextBlock(text=MODE_NOTES[mode]),)),
-        )
+        note = ContextEvent(source="nudge", label="mode", content=(TextBlock(text=MODE_NOTES[mode]),))
+        self.session.append(_setting("mode", before, mode, by), note)
 
     def set_model(self, name: str, *, by: str = "user") -> None:
         """Let another model answer, from the next run on; the conversation stays.
@@ -320,17 +319,12 @@ class Conversation:
             ConfigurationError: There is no such provider, or its settings are wrong.
             UsageError: A run is under way.
         """
-        if self.running:
-            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
-        before, old = self.runtime.active.name, self.runtime.active.provider
+        self._need_idle()
+        before = self.runtime.active.name
         self.runtime.set_model(name)
         self.agent = self._agent_again()
-        closing = asyncio.get_running_loop().create_task(old.aclose())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-        self.session.append(
-            Setting.model_validate({"key": "model", "from": before, "to": self.runtime.active.name, "by": by})
-        )
+        self._close_left()
+        self.session.append(_setting("model", before, self.runtime.active.name, by))
 
     def set_agent(self, name: str | None, *, by: str = "user") -> None:
         """Let another agent work in this session, from the next run on; ``None``: aar itself.
@@ -339,28 +333,22 @@ class Conversation:
             UsageError: A run is under way.
             ConfigurationError: There is no such agent, or its model cannot be used.
         """
-        if self.running:
-            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
+        self._need_idle()
         before = self.runtime.profile
         self.runtime.set_agent(name)
         self.agent = self._agent_again()
-        said = {"from": before and before.name, "to": name}
-        self.session.append(Setting.model_validate({"key": "agent", "by": by, **said}))
+        self._close_left()
+        self.session.append(_setting("agent", before and before.name, name, by))
 
     def set_goal(self, criterion: str | None, *, by: str = "user") -> None:
         """Let every run go on until ``criterion`` holds (see `aar.tools.criteria`); ``None``: no goal."""
-        before = self.session.totals.goal
-        self.session.append(
-            Setting.model_validate({"key": "goal", "from": before, "to": criterion, "by": by})
-        )
+        self.session.append(_setting("goal", self.session.totals.goal, criterion, by))
 
     def set_reasoning(self, level: str | int | None, *, by: str = "user") -> None:
         """Set how much the model thinks first, from the next run on."""
         before = self.runtime.reasoning
         self.runtime.reasoning = level
-        self.session.append(
-            Setting.model_validate({"key": "reasoning", "from": before, "to": level, "by": by})
-        )
+        self.session.append(_setting("reasoning", before, level, by))
 
     def renew_agent(self) -> None:
         """Take what was read again into the agent, from the next run on.
@@ -370,10 +358,14 @@ class Conversation:
         """
         self.agent = self._agent_again()
 
+    def _close_left(self) -> None:
+        closing = asyncio.get_running_loop().create_task(self.runtime.close_left())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
     def _agent_again(self) -> Agent:
         """Return a new agent for the same session, with the queue and the rules that the old one had."""
-        if self.running:
-            raise UsageError("A run is under way; interrupt it (Esc) or wait for its end.")
+        self._need_idle()
         agent = self.runtime.agent(self.session)
         agent.queue, agent.budget = self.agent.queue, self.agent.budget
         policy, profile = self.agent.executor.policy.base, self.runtime.profile
@@ -410,6 +402,7 @@ class Conversation:
         old, self.session = self.session, session
         await old.aclose()
         self.agent = self.runtime.agent(session)
+        self._close_left()
         self._unwatch = session.on_event(self._hand_on)
         for handler in tuple(self._on_session):
             handler(session)
@@ -429,3 +422,7 @@ class Conversation:
         self._unwatch()
         await self.session.aclose()
         await self.runtime.aclose()
+
+
+def _setting(key: str, before: object, now: object, by: str) -> Setting:
+    return Setting.model_validate({"key": key, "from": before, "to": now, "by": by})

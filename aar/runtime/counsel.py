@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from aar.runtime.notes import SessionNotes
     from aar.runtime.parts import Runtime
 
-_SAID_CHARS = 12_000
+SAID_CHARS = 12_000
+"""Of the conversation that those who advise are shown."""
 
 
 class Counsel:
@@ -125,7 +126,7 @@ class Counsel:
 async def ask_small(
     runtime: Runtime, session: Session, question: str, name: str, *, system: str = "", max_tokens: int = 800
 ) -> str:
-    """Ask the small model (the main one where there is none); its cost counts in the session.
+    """Ask the small model (the main one where there is none); its cost counts in the session and the day.
 
     Args:
         runtime: All parts.
@@ -138,19 +139,13 @@ async def ask_small(
     Raises:
         AarError: There was no answer.
     """
-    from aar.protocol.events import ProviderMeta
-    from aar.protocol.ids import new_id
-    from aar.runtime.small import SmallJobs
+    from aar.runtime.context import budget_of
+    from aar.runtime.small import SmallJobs, count_cost
 
     jobs = SmallJobs(runtime.small_models.model(runtime.active), runtime.base)
     answer = await jobs.ask_once(question, system, max_tokens)
-    meta = ProviderMeta(
-        provider=jobs.active.name.partition("/")[0],
-        model=jobs.active.model,
-        usage=jobs.usage,
-        cost_usd=jobs.cost_usd,
-    )
-    session.append(meta, scope=session.scope(new_id(), name))
+    # The router is asked before there is an agent, whose budget this might be; the day's is one for all.
+    count_cost(session, budget_of(runtime.base, session), jobs, name)
     return answer
 
 
@@ -159,7 +154,6 @@ def attach_counsel(runtime: Runtime, session: Session, agent: Agent) -> None:
     memory = runtime.config.memory
     if memory.enabled and memory.recall:
         agent.counsel.append(_Recall(runtime, session))
-    runtime.extras.counsel  # noqa: B018 - what is wrong with its settings is told now, not in a run
     place = runtime.extras.main_place(session, lambda: agent)
     _Beside(runtime, session, place, runtime.profile).attach(agent)
 
@@ -180,11 +174,7 @@ class _Recall:
         self._notes: SessionNotes | None = None
 
     async def __call__(self, prompt: str) -> Sequence[Event]:
-        base = self._runtime.base
-        folders = (base.paths.data / "memory", base.workspace / ".aar/memory")
-        if not any(folder.is_dir() for folder in folders):
-            return ()
-        if self._runtime.extras.extensions.replaces("memory"):
+        if not self._runtime.base.may_have_notes or self._runtime.extras.extensions.replaces("memory"):
             return ()
         if self._notes is None:
             from aar.runtime.notes import SessionNotes
@@ -201,8 +191,10 @@ class _Beside:
     """Advisors and critic of one agent."""
 
     def __init__(self, runtime: Runtime, session: Session, place: Member, profile: Profile | None) -> None:
-        self._runtime, self._session = runtime, session
+        self._session = session
         self._place, self._profile = place, profile
+        # Made now: what is wrong with its settings is told before a run, not in it.
+        self._counsel = runtime.extras.counsel
         self._prompt = ""
         self._rounds: tuple[str | None, int] = (None, 0)
 
@@ -219,7 +211,7 @@ class _Beside:
         """Return the advice of all advisors on a prompt; an `aar.core.agent.Counsel`."""
         self._prompt = prompt
         try:
-            advisors = self._runtime.extras.counsel.advisors_of(self._profile, below=self._below)
+            advisors = self._counsel.advisors_of(self._profile, below=self._below)
         except AarError as error:
             return [Notice(level="warning", code="advisor", message=f"No advisors were asked: {error}")]
         if not advisors:
@@ -228,14 +220,14 @@ class _Beside:
         from aar.orchestration.handoff import quoted
 
         # A child knows nothing of the conversation of the main agent, so its advisors need not either.
-        said = "" if self._below else quoted(self._session.messages()[:-1], _SAID_CHARS)
+        said = "" if self._below else quoted(self._session.messages()[:-1], SAID_CHARS)
         record = self._place.parent().record or self._session
         answers = await ask_all(self._place, record, advisors, prompt, before_work=True, said=said)
         return [advice_event(answer) for answer in answers]
 
     async def criticise(self, record: RunRecord) -> Event | None:
         """Return what the critic wants done better, if anything; an `aar.core.agent.Reviewer`."""
-        settings = self._runtime.extras.counsel.critic_of(self._profile, below=self._below)
+        settings = self._counsel.critic_of(self._profile, below=self._below)
         if settings is None or not (record.text.strip() or record.diffs):
             return None
         run_id, done = self._rounds

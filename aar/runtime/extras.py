@@ -191,8 +191,7 @@ class Extras:
             ConfigurationError: A hook in a config file is wrong.
         """
         problems = recheck_trust(self._runtime)
-        for name in ("skills", "command_files"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("command_files", None)
         if "profiles" in self.__dict__:
             # Agents at work know this very table.
             profiles, told = load_profiles(self._runtime.base)
@@ -238,13 +237,11 @@ class Extras:
 
     def view_of(self, profile: Profile | None, agent_id: str, view: SessionView) -> SessionView:
         """Return how the model of an agent sees the session."""
-        settings: dict[str, Any] = dict(view.settings)
-        if profile is not None:
-            own = {"temperature": profile.temperature, "stop": profile.stop, "reasoning": profile.reasoning}
-            settings |= {name: value for name, value in own.items() if value not in (None, ())}
-        if agent_id == "main" and profile is None:
-            return view
-        return replace(view, agent_id=agent_id, settings=settings)
+        if profile is None:
+            return view if agent_id == "main" else replace(view, agent_id=agent_id)
+        own = {"temperature": profile.temperature, "stop": profile.stop, "reasoning": profile.reasoning}
+        settings = {name: value for name, value in own.items() if value not in (None, ())}
+        return replace(view, agent_id=agent_id, settings={**view.settings, **settings})
 
     def instructions(self, profile: Profile, *, below: bool, in_copy: bool = False) -> tuple[str, str]:
         """Return source and text of an agent's instructions."""

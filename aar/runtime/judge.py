@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from aar.core.verify import Evidence
 from aar.protocol.errors import AarError
-from aar.protocol.events import ProviderMeta
-from aar.protocol.ids import new_id
 from aar.protocol.usage import Usage
 
 if TYPE_CHECKING:
@@ -42,35 +40,26 @@ def make_judge(
     """
 
     async def judge(criterion: str, evidence: Evidence) -> tuple[bool, str]:
-        from aar.runtime.small import SmallJobs
+        from aar.runtime.small import SmallJobs, store_cost
 
         try:
-            active = _model(runtime)
-            jobs = SmallJobs(active, runtime.base, count)
+            jobs = SmallJobs(_model(runtime), runtime.base, count)
             prompt = f"{evidence.text}\n\nCriterion: {criterion}"
             answer = await jobs.ask_once(prompt, _SYSTEM, _MAX_TOKENS)
         except AarError as error:
             return False, f"It could not be judged: {error}"
-        meta = ProviderMeta(
-            provider=active.name.partition("/")[0],
-            model=active.model,
-            usage=jobs.usage,
-            cost_usd=jobs.cost_usd,
-        )
-        session.append(meta, scope=session.scope(new_id(), AGENT))
+        store_cost(session, jobs.active, jobs.usage, jobs.cost_usd, AGENT)
         return read_verdict(answer)
 
     return judge
 
 
 def _model(runtime: Runtime) -> ActiveModel:
-    from aar.runtime.models import make_active_model
-    from aar.runtime.small import small_model
-
+    """Return the model that judges; the runtime opens it once and closes it."""
     name = runtime.config.verify.judge
-    if name is not None and name != runtime.active.name:
-        return make_active_model(runtime.base, name=name)[0]
-    return small_model(runtime.base, runtime.active) if name is None else runtime.active
+    if name is None:
+        return runtime.small_models.model(runtime.active)
+    return runtime.active if name == runtime.active.name else runtime.opened.open(name)
 
 
 def read_verdict(answer: str) -> tuple[bool, str]:

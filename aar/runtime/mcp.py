@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -171,13 +171,7 @@ class ServerTools:
         """
         if enabled is not None:
             enabled = [name for name in enabled if not name.startswith("mcp_")]
-        return [spec for spec in registry.specs(enabled) if not self._has(spec.name)]
-
-    def callable_names(
-        self, tools: Iterable[ToolSpec], allowed: Callable[[str], bool] = lambda name: True
-    ) -> Container[object]:
-        """Return the names of tools that may be called: of ``tools``, and what servers bring."""
-        return _Names(frozenset(tool.name for tool in tools), lambda name: self._has(name) and allowed(name))
+        return [spec for spec in registry.specs(enabled) if not self.has(spec.name)]
 
     def more_tools(self, allowed: Callable[[str], bool] = lambda name: True) -> tuple[ToolSpec, ...]:
         """Return the tools of servers that the model is shown now."""
@@ -185,7 +179,8 @@ class ServerTools:
             return ()
         return tuple(spec for spec in self.bridge.offered() if allowed(spec.name))
 
-    def _has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
+        """Tell whether a tool comes from a server."""
         return self.bridge is not None and self.bridge.has(name)
 
     def start(self) -> None:
@@ -265,8 +260,7 @@ class ServerTools:
             McpError: The budget of the session is used up.
             ProviderError: All attempts failed.
         """
-        from aar.runtime.small import SmallJobs
-        from aar.runtime.titles import count_cost
+        from aar.runtime.small import SmallJobs, count_cost
 
         session, budget = self._payer if self._payer is not None else (None, lambda: None)
         money = budget()
@@ -303,14 +297,3 @@ def _role(role: str) -> Literal["user", "assistant"]:
 def _tell(session: Session, level: Literal["info", "warning"], message: str) -> None:
     with suppress(StorageError):
         session.append(Notice(level=level, code="mcp", message=message))
-
-
-class _Names:
-    """A set of names that grows with the servers."""
-
-    def __init__(self, names: frozenset[str], more: Callable[[str], bool]) -> None:
-        self._names = names
-        self._more = more
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names or (isinstance(name, str) and self._more(name))

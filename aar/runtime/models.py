@@ -52,6 +52,17 @@ def make_active_model(
     return ActiveModel(name, provider, model, capabilities, pricing), why
 
 
+def named_for_this_start(base: Base) -> bool:
+    """Tell whether a model is named for this start alone, and not only as what the user commonly takes."""
+    origin = base.loaded.origins.get("model.name")
+    return origin is not None and origin.layer not in ("user", "project")
+
+
+def choice_notice(active: ActiveModel, why: str) -> str:
+    """Return the sentence that tells why a model was chosen that nobody named."""
+    return f"Using {active.name}: {why}."
+
+
 def _capabilities(told: ProviderCapabilities, config: Config) -> ProviderCapabilities:
     """Return what the model can do; ``[model] dialect`` and ``context_window`` win over what is told."""
     changes: dict[str, Any] = {}

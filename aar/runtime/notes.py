@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from aar.runtime.base import Base
     from aar.runtime.parts import Runtime
 
-PROJECT_FOLDER: Final = Path(".aar/memory")
-"""Where a project's notes lie."""
 KEEP, KEEP_FOR_ME, DROP = "Keep it", "Keep it for me only", "Do not keep it"
 _PROMPT_CHARS: Final = 4000
 _WINDOW_SHARE: Final = 20
@@ -51,13 +49,14 @@ def open_notes(base: Base) -> NoteStore:
     from aar.safety.redact import Redactor
 
     folder = base.paths.cache / "notes"
+    user, project = base.note_folders
     try:
         file: Path | None = ensure(folder) / f"{project_key(base.workspace)}.sqlite"
     except StorageError:
         file = None
     return NoteStore(
-        user=base.paths.data / "memory",
-        project=base.workspace / PROJECT_FOLDER if _may_use_project(base) else None,
+        user=user,
+        project=project if _may_use_project(base) else None,
         root=base.workspace,
         index=NotesIndex(file),
         redact=Redactor(secret_values(os.environ)).redact,
@@ -67,7 +66,7 @@ def open_notes(base: Base) -> NoteStore:
 
 def proposed_notes(base: Base) -> ProposedNotes:
     """Return the notes that wait for a decision in the project of ``base``."""
-    return ProposedNotes(base.paths.data / "memory" / "proposed", base.workspace)
+    return ProposedNotes(base.note_folders[0] / "proposed", base.workspace)
 
 
 def _may_use_project(base: Base) -> bool:
@@ -163,7 +162,9 @@ class SessionNotes:
         settings = self._runtime.config.memory
         if not settings.enabled or not settings.recall or not prompt.strip():
             return []
-        hits = await asyncio.to_thread(self._find, prompt[:_PROMPT_CHARS], settings.recall)
+        hits = await asyncio.to_thread(
+            lambda: open_notes(self._runtime.base).recall(prompt[:_PROMPT_CHARS], settings.recall)
+        )
         fresh = [hit for hit in hits if (hit.note.path, hit.note.updated) not in self._recalled]
         window = self._runtime.active.capabilities.context_window
         budget = min(settings.recall_tokens, (window or 1_000_000) // _WINDOW_SHARE)
@@ -179,12 +180,6 @@ class SessionNotes:
             Notice(level="info", code="notes", message=f"{label}. /memory shows them."),
             ContextEvent(source="notes", label=label, content=blocks, trusted=False),
         ]
-
-    def _find(self, prompt: str, limit: int) -> list[NoteHit]:
-        base = self._runtime.base
-        if not (base.paths.data / "memory").is_dir() and not (base.workspace / PROJECT_FOLDER).is_dir():
-            return []
-        return open_notes(base).recall(prompt, limit)
 
 
 def within(hits: Sequence[NoteHit], budget: int) -> list[str]:

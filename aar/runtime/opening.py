@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aar.config.paths import ensure
 from aar.protocol.errors import ConfigurationError
 from aar.runtime.base import Base, open_base
-from aar.runtime.models import make_active_model
+from aar.runtime.models import choice_notice, make_active_model
 from aar.runtime.policy import choose_mode, existing_folder, model_hosts
 from aar.safety.spawn import ProcessSpawner
 
@@ -64,7 +64,7 @@ def open_runtime(
 
         notices = list(base.notices)
         if why is not None:
-            notices.append(f"Using {active.name}: {why}.")
+            notices.append(choice_notice(active, why))
         notices += _unseen_reports(base) if interactive else ()
         registry = ToolRegistry(builtin_tools(persistent_shell=base.config.tools.persistent_shell))
         custom_prompt = _custom_prompt(system_prompt)
@@ -80,6 +80,7 @@ def open_runtime(
         agent_name=agent,
         store=store,
         active=active,
+        base_url=base_url,
         why_model=why,
         mode=mode,
         interactive=interactive or driven,

@@ -15,7 +15,7 @@ from aar.core.provider_runner import ActiveModel
 from aar.core.session import Session
 from aar.memory.session_store import SessionStore
 from aar.protocol.errors import ConfigurationError
-from aar.protocol.events import Event, Notice
+from aar.protocol.events import Event, Notice, Setting
 from aar.protocol.late import collect_from_now_on
 from aar.protocol.ports import Spawner
 from aar.protocol.tool import ToolSpec
@@ -27,7 +27,7 @@ from aar.runtime.checkpoints import SessionCheckpoints, make_store
 from aar.runtime.context import SmallModels
 from aar.runtime.extras import Extras
 from aar.runtime.mcp import ServerTools
-from aar.runtime.models import make_active_model
+from aar.runtime.models import choice_notice, make_active_model, named_for_this_start
 from aar.runtime.policy import existing_folder, make_policy
 from aar.runtime.resilience import OpenedModels
 from aar.runtime.rest import register_services
@@ -57,6 +57,7 @@ class Runtime:
         base: Folders, settings, trust.
         store: Where sessions are kept.
         active: The model that answers.
+        base_url: Address of its server, where the command line named one.
         why_model: Why it was chosen, where nobody named it; for the screen.
         mode: Permission mode.
         interactive: Whether a person can answer questions.
@@ -92,12 +93,14 @@ class Runtime:
     profile: Profile | None = None
     agent_name: str | None = None
     takes_commands: bool = False
+    base_url: str | None = None
     spawn_for: Callable[[str], Spawner] | None = None
     """Starts the commands of a call by its id elsewhere, such as in an editor's terminal; none: here."""
     background: Background = field(default_factory=Background)
     foreground: Foreground = field(default_factory=Foreground)
     shells: dict[tuple[str, str], KeptShell] = field(default_factory=dict["tuple[str, str]", "KeptShell"])
     """What commands leave to the next, by session and agent."""
+    _left: list[ActiveModel] = field(default_factory=list[ActiveModel])
     _temporary: list[Path] = field(default_factory=list[Path])
     _checkpoints: dict[str, SessionCheckpoints] = field(default_factory=dict[str, SessionCheckpoints])
 
@@ -148,6 +151,8 @@ class Runtime:
     ) -> Session:
         """Begin a session, or go on with a stored one or a copy of it.
 
+        A stored one goes on with its own model, unless another one is named for this start.
+
         Args:
             continue_latest: The newest of this folder.
             session_id: This one.
@@ -171,10 +176,39 @@ class Runtime:
         else:
             session = Session.create(self.store, cwd=self.workspace, model=self.active.name, title=title)
             title = None
+        if session.opened_seq > 1:
+            self.go_on_with_model_of(session)
         if title is not None:
             session.rename(title)
         keep_audit(self.base, self.store, session)
         return session
+
+    def go_on_with_model_of(self, session: Session) -> None:
+        """Let the model answer that was chosen in a stored session, unless this start names another one.
+
+        Where it cannot be had, the present one answers, and a notice in the session says so.
+        """
+        own, present = session.totals.chosen_model, self.active
+        if own is None or own == present.name:
+            return
+        if named_for_this_start(self.base) or (self.profile is not None and self.profile.model is not None):
+            session.append(Setting.model_validate({"key": "model", "from": own, "to": present.name}))
+            return
+        try:
+            active, _ = make_active_model(self.base, self.base_url, name=own)
+        except ConfigurationError as error:
+            told = f"The session's model {own} cannot be used, so that {present.name} answers: {error}"
+            session.append(Notice(level="warning", message=told, code="model"))
+            return
+        self._answer_with(active)
+        active.provider.warm()
+
+    def _answer_with(self, active: ActiveModel) -> None:
+        if self.why_model is not None:
+            self.notices.remove(choice_notice(self.active, self.why_model))
+            self.why_model = None
+        self._left.append(self.active)
+        self.active = active
 
     def opening_events(self, session: Session) -> list[Event]:
         """Return what was stored since ``session`` was opened, for those who could not watch it yet."""
@@ -197,7 +231,13 @@ class Runtime:
         Raises:
             ConfigurationError: There is no such provider, or its settings are wrong.
         """
-        self.active, _ = make_active_model(self.base, name=name)
+        active, _ = make_active_model(self.base, name=name)
+        self._answer_with(active)
+
+    async def close_left(self) -> None:
+        """Close the connections of models that answer no more; no agent may be using them."""
+        while self._left:
+            await self._left.pop().provider.aclose()
 
     def _begin_as(self, name: str | None) -> None:
         if name is None:
@@ -332,6 +372,7 @@ class Runtime:
             await checkpoints.aclose()
         await self.servers.aclose()
         await self.extras.extensions.aclose()
+        await self.close_left()
         await self.active.provider.aclose()
         await self.opened.aclose()
         await self.small_models.aclose()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -24,15 +23,13 @@ from aar.protocol.errors import AarError, UsageError
 from aar.protocol.events import ContextEvent, Notice, ToolCall, ToolResult
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
-from aar.runtime.counsel import ask_small
+from aar.runtime.counsel import SAID_CHARS, ask_small
 
 if TYPE_CHECKING:
     from aar.core.session import Session
     from aar.orchestration.delegate import Member
     from aar.runtime.conversation import Conversation
     from aar.runtime.parts import Runtime
-
-_SAID_CHARS = 12_000
 
 
 def _place(conversation: Conversation) -> Member:
@@ -74,8 +71,7 @@ async def run_review(
 async def _known(conversation: Conversation, words: str) -> list[tuple[str, str]]:
     """Return the notes that fit, such as a checklist of the project, and tell the user of them."""
     runtime, session = conversation.runtime, conversation.session
-    folders = (runtime.base.paths.data / "memory", runtime.workspace / ".aar/memory")
-    if not any(await asyncio.to_thread(lambda: [folder.is_dir() for folder in folders])):
+    if not runtime.base.may_have_notes:
         return []
     from aar.runtime.notes import SessionNotes
 
@@ -120,7 +116,7 @@ async def ask_everyone(conversation: Conversation, names: Sequence[str], questio
     """
     session, extras = conversation.session, conversation.runtime.extras
     advisors = [extras.profile(name) for name in names]
-    said = quoted(session.messages(), _SAID_CHARS)
+    said = quoted(session.messages(), SAID_CHARS)
     answers = await ask_all(_place(conversation), session, advisors, question, before_work=False, said=said)
     session.append(*(advice_event(answer) for answer in answers))
     return answers

@@ -1,19 +1,24 @@
-"""The model of ``[model] small``: for titles, summaries and routing, beside the conversation."""
+"""Questions to a model beside the conversation, such as titles and routing, and who pays for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from aar.core.active_model import ActiveModel
 from aar.core.provider_runner import ProviderRunner
-from aar.protocol.events import Event
+from aar.protocol.events import Event, ProviderMeta
+from aar.protocol.ids import new_id
 from aar.protocol.messages import Message, TextBlock
 from aar.protocol.usage import Usage
 from aar.providers.base import ProviderRequest
 from aar.runtime.base import Base
 from aar.runtime.models import make_active_model
+
+if TYPE_CHECKING:
+    from aar.core.budget import Budget
+    from aar.core.session import Session
 
 OnCost = Callable[[Usage, float | None], None]
 """Gets the tokens of an answer and its cost in US dollars; ``None``: not known."""
@@ -107,3 +112,20 @@ class SmallJobs:
         """Close the small model's connections, unless they are those of ``main``."""
         if self.active.provider is not main.provider:
             await self.active.provider.aclose()
+
+
+def store_cost(
+    session: Session, active: ActiveModel, usage: Usage, cost_usd: float | None, agent_id: str
+) -> None:
+    """Store what a model used, under an agent id of its own, so that no view of the conversation holds it."""
+    meta = ProviderMeta(
+        provider=active.name.partition("/")[0], model=active.model, usage=usage, cost_usd=cost_usd
+    )
+    session.append(meta, scope=session.scope(new_id(), agent_id))
+
+
+def count_cost(session: Session, budget: Budget | None, jobs: SmallJobs, agent_id: str) -> None:
+    """Let a session, and the day, pay for what was asked; see `store_cost`."""
+    store_cost(session, jobs.active, jobs.usage, jobs.cost_usd, agent_id)
+    if budget is not None:
+        budget.count(jobs.cost_usd)

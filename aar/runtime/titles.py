@@ -9,13 +9,10 @@ from aar.core.budget import Budget
 from aar.core.session import Session
 from aar.core.session_title import improve_title
 from aar.protocol.errors import AarError
-from aar.protocol.events import ProviderMeta
-from aar.protocol.ids import new_id
 from aar.runtime.base import log_failure
 
 if TYPE_CHECKING:
     from aar.runtime.parts import Runtime
-    from aar.runtime.small import SmallJobs
 
 _AGENT: Final = "title"
 _PATIENCE_S: Final = 60
@@ -72,7 +69,7 @@ class Titles:
             log_failure("the session got no title from the small model", error)
 
     async def _improve(self, session: Session, budget: Budget | None) -> None:
-        from aar.runtime.small import SmallJobs, small_model
+        from aar.runtime.small import SmallJobs, count_cost, small_model
 
         main = self._runtime.active
         jobs = SmallJobs(small_model(self._runtime.base, main), self._runtime.base)
@@ -92,16 +89,3 @@ class Titles:
             await improve_title(session, ask)
         finally:
             await jobs.aclose(main)
-
-
-def count_cost(session: Session, budget: Budget | None, jobs: SmallJobs, agent_id: str) -> None:
-    """Store the cost under an agent id of its own, so that no view of the conversation holds it."""
-    meta = ProviderMeta(
-        provider=jobs.active.name.partition("/")[0],
-        model=jobs.active.model,
-        usage=jobs.usage,
-        cost_usd=jobs.cost_usd,
-    )
-    session.append(meta, scope=session.scope(new_id(), agent_id))
-    if budget is not None:
-        budget.count(jobs.cost_usd)

@@ -25,7 +25,7 @@ from aar.protocol.messages import ImageBlock
 from aar.protocol.ports import ToolContext
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
 from aar.runtime import Runtime, open_base, open_runtime
-from aar.runtime.base import Base
+from aar.runtime.base import Base, base_arguments
 from aar.runtime.policy import make_policy
 from aar.safety.environment import secret_values
 from aar.safety.files import WorkspaceFiles
@@ -69,8 +69,7 @@ class AarServer:
     def __init__(self, options: dict[str, Any]) -> None:
         # Trust is for what is there now, not for what is there when an agent is first asked for.
         self._options = {key: value for key, value in options.items() if key != "trust"}
-        ours = {key: value for key, value in options.items() if key in _OF_BASE}
-        self.base: Base = open_base(**ours)
+        self.base: Base = open_base(**base_arguments(options))
         self.spawner = ProcessSpawner(
             self.base.workspace, self.base.config.sandbox, own=self.base.own_folders
         )
@@ -164,9 +163,6 @@ class AarServer:
         if self._runtime is not None:
             await self._runtime.aclose()
         self.spawner.close()
-
-
-_OF_BASE = frozenset({"cwd", "config_file", "profile", "sets", "trust", "model", "mode", "debug"})
 
 
 def _listed(server: AarServer) -> list[types.Tool]:

@@ -109,17 +109,17 @@ class Editor:
         """Hang up, wait for the agent's end, and fail for what was wrong with its messages."""
         self.hang_up()
         if self.server is not None:
-            await asyncio.wait_for(self.server.connection.closed.wait(), 10)
+            await asyncio.wait_for(self.server.connection.closed.wait(), 60)
             await self.server.aclose()
             self._wire.close(5)
             os.close(self._ends[1])
-            await asyncio.wait_for(self.ended.wait(), 10)
+            await asyncio.wait_for(self.ended.wait(), 60)
             for descriptor in (self._ends[0], self._source):
                 os.close(descriptor)
         if self.process is not None:
             try:
                 await asyncio.to_thread(self.process.wait, 20)
-                await asyncio.wait_for(self.ended.wait(), 10)
+                await asyncio.wait_for(self.ended.wait(), 60)
             finally:
                 self.process.kill()
                 self.process.wait()
@@ -195,13 +195,13 @@ class Editor:
 
     async def call(self, method: str, **params: Any) -> Any:
         """Send a request and return its result."""
-        message = await asyncio.wait_for(self.start(method, params), 20)
+        message = await asyncio.wait_for(self.start(method, params), 60)
         assert "result" in message, message
         return message["result"]
 
     async def fail(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a request and return its error."""
-        message = await asyncio.wait_for(self.start(method, params), 20)
+        message = await asyncio.wait_for(self.start(method, params), 60)
         assert "error" in message, message
         return message["error"]
 
@@ -221,11 +221,11 @@ class Editor:
 
     async def say(self, session: str, *content: str | dict[str, Any]) -> str:
         """Send a prompt and return why it stopped."""
-        message = await asyncio.wait_for(self.prompt(session, *content), 30)
+        message = await asyncio.wait_for(self.prompt(session, *content), 60)
         assert "result" in message, message
         return message["result"]["stopReason"]
 
-    async def until(self, true: Callable[[], Any], seconds: float = 10) -> Any:
+    async def until(self, true: Callable[[], Any], seconds: float = 60) -> Any:
         """Wait until something is true of what came."""
         async with asyncio.timeout(seconds):
             while not (found := true()):

@@ -66,7 +66,7 @@ async def test_the_official_client_gets_through_a_whole_turn(project: Path, tmp_
         assert greeting.protocol_version == 1
         session = await agent.new_session(cwd=str(project), mcp_servers=[])
         text = schema.TextContentBlock(type="text", text="Edit it.")
-        answer = await asyncio.wait_for(agent.prompt(prompt=[text], session_id=session.session_id), 30)
+        answer = await asyncio.wait_for(agent.prompt(prompt=[text], session_id=session.session_id), 60)
         assert answer.stop_reason == "end_turn"
     assert (project / "notes.txt").read_text() == "remember the bread\n"
     assert told_to.wrote == [str(project / "notes.txt")]

@@ -12,6 +12,7 @@ import pytest
 
 from tests.acp.support import FULL, Editor
 from tests.cli.support import call, events, script, stored
+from tests.support.waiting import until
 
 PNG = base64.b64encode(
     bytes.fromhex(
@@ -150,7 +151,7 @@ async def test_loading_tells_again_what_was_told(project: Path, tmp_path: Path) 
         await editor.call("session/close", sessionId=session)
         editor.updates.clear()
         waiting = editor.start("session/load", {"sessionId": session, "cwd": str(project), "mcpServers": []})
-        answer = await asyncio.wait_for(waiting, 20)
+        answer = await asyncio.wait_for(waiting, 60)
         assert answer["result"]["modes"]["currentModeId"] == "edit"
         assert [u["content"]["type"] for u in editor.told("user_message_chunk")] == ["image", "text"]
         assert editor.text("user_message_chunk") == "Work."
@@ -246,7 +247,7 @@ async def test_closing_ends_the_turn_as_cancelled(project: Path, tmp_path: Path)
         turn = editor.prompt(session, "Speak.")
         await editor.until(lambda: editor.told("agent_message_chunk"))
         assert await editor.call("session/close", sessionId=session) == {}
-        assert (await asyncio.wait_for(turn, 5))["result"]["stopReason"] == "cancelled"
+        assert (await asyncio.wait_for(turn, 60))["result"]["stopReason"] == "cancelled"
 
 
 async def test_other_folders_can_be_written_when_they_were_added(project: Path, tmp_path: Path) -> None:
@@ -276,9 +277,7 @@ async def test_servers_of_the_editor_bring_tools(project: Path, tmp_path: Path) 
         assert editor.server is not None
         bridge = editor.server._sessions[made["sessionId"]].conversation.runtime.servers.bridge
         assert bridge is not None
-        async with asyncio.timeout(20):
-            while not any(spec.name == "mcp__my_files__say_b" for spec in bridge.offered()):
-                await asyncio.sleep(0.05)
+        await until(lambda: any(spec.name == "mcp__my_files__say_b" for spec in bridge.offered()))
         other = await editor.new(project)
         assert editor.server._sessions[other].conversation.runtime.servers.bridge is None
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.acp.support import FULL, Editor, RefusedError
 from tests.cli.support import call, environment, script
+from tests.support.waiting import until
 
 TERMINAL = {**FULL, "terminal": True}
 
@@ -44,7 +45,7 @@ class Terminals:
         if name == "kill":
             process.kill()
         if name == "output":
-            out, _ = process.communicate(timeout=10)
+            out, _ = process.communicate(timeout=60)
             return {
                 "output": out.decode(),
                 "truncated": False,
@@ -100,11 +101,9 @@ async def test_a_turn_that_is_cancelled_kills_and_gives_back_its_terminal(
         await editor.greet(TERMINAL)
         session = await editor.new(project)
         asking = asyncio.ensure_future(editor.say(session, "Wait."))
-        async with asyncio.timeout(20):
-            while not (project / "begun").exists():
-                await asyncio.sleep(0.02)
-            editor.tell("session/cancel", sessionId=session)
-            assert await asking == "cancelled"
+        await until(lambda: (project / "begun").exists())
+        editor.tell("session/cancel", sessionId=session)
+        assert await asking == "cancelled"
     if terminals.made:
         assert "kill" in terminals.names()
         assert terminals.names()[-1] == "release"

@@ -36,7 +36,7 @@ class Stage:
 
     async def run(self, prompt: str = "Do it.") -> RunResult:
         """Send a prompt and wait for the end of its run."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await self.agent.run(prompt, self.session)
 
     def of(self, *types: str) -> list[Any]:

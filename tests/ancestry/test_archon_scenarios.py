@@ -13,7 +13,8 @@ from aar.commands.base import Text
 from aar.config.paths import paths
 from aar.protocol.state import StopReason
 from tests.commands.support import Desk, desk
-from tests.support.fakes import check_messages, until
+from tests.support.fakes import check_messages
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -51,7 +52,7 @@ async def test_a_feature_is_planned_built_step_by_step_and_taken_back_whole(tmp_
         assert not (root / "greet.py").exists()
         await at.run("/plan approve")
         await at.run("/plan run")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await at.talk.wait()
         assert at.talk.last_result is not None
         assert at.talk.last_result.stop_reason is StopReason.VERIFIED
@@ -82,7 +83,7 @@ async def test_a_cancelled_task_leaves_no_process_and_the_session_goes_on(tmp_pa
         at.talk.submit("Work for a minute.")
         await until(lambda: pid.exists() and pid.read_text().strip())
         at.talk.agent.cancel()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await at.talk.wait()
         assert at.talk.last_result is not None
         assert at.talk.last_result.exit_code == 130

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from aar.orchestration.work_places import Places, Project
 from aar.protocol.errors import UsageError
 from tests.batch.support import ToldDoer, done, git, repository, spawner
 from tests.cli.support import aar, call, events, of_type, script, start, stored
+from tests.support.waiting import wait_until
 
 TASKS = [BatchTask(id=f"t{number}", prompt=f"Task {number}") for number in range(6)]
 
@@ -178,6 +178,11 @@ def completed() -> list[Path]:
     ]
 
 
+def ends(journal: Path) -> int:
+    """Return how many attempts are noted as ended."""
+    return journal.read_bytes().count(b'"end"') if journal.exists() else 0
+
+
 def kill_and_go_on(folder: Path, count: int, kills: int) -> list[dict[str, Any]]:
     """Kill a batch again and again in the middle, let it end, and return its results."""
     root = repository(folder / "project")
@@ -185,13 +190,10 @@ def kill_and_go_on(folder: Path, count: int, kills: int) -> list[dict[str, Any]]
     words = ("batch", file, "--model", model, "--mode", "edit", "-j", "2")
     journal = folder / "tasks.results/journal.jsonl"
     for _ in range(kills):
-        before = journal.read_bytes().count(b'"end"') if journal.exists() else 0
+        before = ends(journal)
         process = start(*words, cwd=root)
-        deadline = time.monotonic() + 60
-        while not journal.exists() or journal.read_bytes().count(b'"end"') == before:
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.02)
+        wait_until(lambda: ends(journal) > before or process.poll() is not None, 60)  # noqa: B023
+        assert process.poll() is None
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
     ran = aar(*words, cwd=root)
@@ -231,6 +233,26 @@ async def test_a_begun_attempt_without_a_session_is_done_anew(tmp_path: Path) ->
     assert results[0].attempts == 2
 
 
+async def test_what_an_attempt_came_to_is_known_though_its_place_is_gone(tmp_path: Path) -> None:
+    task, begun = TASKS[0], Begun(id="t0", digest=TASKS[0].digest, place=str(tmp_path / "work" / "t0-1"))
+    journal = Journal(tmp_path / "out")
+    journal.begin(begun)
+    journal.keep_result(task, done(""))
+    journal.close()
+    journal = Journal(tmp_path / "out")
+    with spawner(tmp_path) as made:
+        places = Places(made, Project(tmp_path, "", "copy"), tmp_path / "work")
+        doer = LocalDoer(made, places, journal, ChildOptions(cwd=tmp_path), paths())
+        result, cost = await doer.recover(task, begun)
+    assert result is not None
+    assert (result.id, result.status, result.text, cost) == ("t0", "done", "Yes.", 1.0)
+    journal.begin(begun)
+    journal.close()
+    journal = Journal(tmp_path / "out")
+    assert journal.kept_result(task) is None, "what was begun anew has come to nothing yet"
+    journal.close()
+
+
 @pytest.mark.parametrize("named", ["", "here"])
 async def test_no_folder_is_removed_because_a_journal_names_it(
     named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -259,6 +281,6 @@ async def test_a_session_that_is_still_held_is_waited_for(tmp_path: Path) -> Non
     await asyncio.sleep(0.1)
     assert not waiting.done()
     os.close(holder)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     await let_go(file)
     assert waiting.done()

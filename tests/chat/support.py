@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from aar.transports.chat.line_input import LineReader
 from aar.transports.chat.paper import Paper
 from aar.transports.chat.talk import Talk
 from tests.commands.support import desk
+from tests.support.waiting import until
 
 ENTER, ESCAPE, CTRL_C, CTRL_D, TAB = "\r", "\x1b", "\x03", "\x04", "\t"
 DECIDE = "[y yes"
@@ -66,12 +66,12 @@ class Chat:
 
     async def shows(self, *words: str) -> str:
         """Wait until all of ``words`` were written."""
-        await until(lambda: all(word in self.screen for word in words), lambda: self.screen)
+        await until(lambda: all(word in self.screen for word in words), told=lambda: self.screen)
         return self.screen
 
     async def at(self, prompt: str, keys: str) -> None:
         """Press keys as soon as ``prompt`` was drawn, behind all that was drawn when keys were last pressed."""
-        await until(lambda: prompt in self._drawn.text[self._typed_at :], lambda: self._drawn.text)
+        await until(lambda: prompt in self._drawn.text[self._typed_at :], told=lambda: self._drawn.text)
         self.type(keys)
 
     async def decide(self, key: str) -> None:
@@ -82,16 +82,8 @@ class Chat:
         """Type a line and wait for words behind all that was written before."""
         start = len(self.screen)
         self.type(line + ENTER)
-        await until(lambda: all(word in self.screen[start:] for word in words), lambda: self.screen)
+        await until(lambda: all(word in self.screen[start:] for word in words), told=lambda: self.screen)
         return self.screen[start:]
-
-
-async def until(true: Callable[[], bool], told: Callable[[], str], seconds: float = 40) -> None:
-    """Wait until ``true`` says so."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, told()
-        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -111,7 +103,7 @@ async def chatting(
                 if not task.done():
                     chat.talk.interrupt()
                     chat.type(CTRL_C + CTRL_C + CTRL_D)
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     chat.code = await task
             finally:
                 task.cancel()

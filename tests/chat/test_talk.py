@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from aar.protocol.events import AssistantMessage, ToolCall, ToolResult, UserMessage
-from tests.chat.support import CTRL_C, CTRL_D, DECIDE, ENTER, ESCAPE, Chat, chatting, until
+from tests.chat.support import CTRL_C, CTRL_D, DECIDE, ENTER, ESCAPE, Chat, chatting
+from tests.support.waiting import until
 
 WRITE = {"tool_calls": [{"name": "write_file", "arguments": {"path": "b.txt", "content": "b\n"}}]}
 BOTH = {
@@ -82,7 +82,7 @@ async def test_no_ends_the_run_and_a_reason_lets_it_go_on(tmp_path: Path) -> Non
         await chat.say("again", "? Write")
         await chat.decide("f")
         await chat.at("instead?", "use another name" + ENTER)
-        await until(lambda: "All done." in chat.screen[start:], lambda: chat.screen)
+        await until(lambda: "All done." in chat.screen[start:], told=lambda: chat.screen)
         assert "They said: use another name" in results(chat)[-1].output
         assert not exists(chat, "b.txt")
 
@@ -103,7 +103,7 @@ async def test_a_rule_that_is_none_is_told_and_asked_again(tmp_path: Path) -> No
     async with asked(tmp_path, WRITE) as chat:
         await chat.decide("s")
         await chat.at("for the session:", "\x15nonsense((" + ENTER)
-        await until(lambda: chat.screen.count("? Write b.txt") == 2, lambda: chat.screen)
+        await until(lambda: chat.screen.count("? Write b.txt") == 2, told=lambda: chat.screen)
         told = chat.screen.split("? Write b.txt")[1]
         assert "! " in told
         assert "nonsense((" in told
@@ -137,11 +137,10 @@ async def test_arguments_are_edited_before_they_are_allowed(tmp_path: Path) -> N
 
 
 async def test_what_was_typed_before_a_question_answers_nothing_and_is_kept(tmp_path: Path) -> None:
-    step = {**WRITE, "first_delay_ms": 300}
+    step = {**WRITE, "first_delay_ms": 600}
     async with chatting(tmp_path, step, DONE, {"text": "third"}) as chat:
         chat.type("write b" + ENTER)
-        await until(lambda: chat.conversation.running, lambda: chat.screen)
-        await asyncio.sleep(0.1)
+        await until(lambda: chat.conversation.running, told=lambda: chat.screen)
         chat.type("yes please")
         await chat.shows("? Write b.txt")
         await chat.at(DECIDE, "")
@@ -149,7 +148,7 @@ async def test_what_was_typed_before_a_question_answers_nothing_and_is_kept(tmp_
         chat.type("y")
         await chat.shows("All done.")
         await chat.at("> yes please", ENTER)
-        await until(lambda: said(chat)[-1:] == ["yes please"], lambda: chat.screen)
+        await until(lambda: said(chat)[-1:] == ["yes please"], told=lambda: chat.screen)
 
 
 async def test_a_question_of_the_model_takes_a_number_or_words(tmp_path: Path) -> None:
@@ -159,7 +158,7 @@ async def test_a_question_of_the_model_takes_a_number_or_words(tmp_path: Path) -
     async with chatting(tmp_path, ask, ask, DONE) as chat:
         await chat.say("paint", "? Which?", "2. blue")
         await chat.at("own words]", "2" + ENTER)
-        await until(lambda: chat.screen.count("? Which?") == 2, lambda: chat.screen)
+        await until(lambda: chat.screen.count("? Which?") == 2, told=lambda: chat.screen)
         await chat.at("own words]", "green" + ENTER)
         await chat.shows("All done.")
         assert [("blue" in one.output, "green" in one.output) for one in results(chat)] == [

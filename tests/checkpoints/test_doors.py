@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from aar.protocol.errors import UsageError
 from aar.runtime.conversation import Conversation
 from aar.runtime.opening import open_runtime
 from tests.checkpoints.support import git
+from tests.cli.support import aar
 
 
 def scenario(path: Path) -> str:
@@ -32,17 +31,6 @@ def project(tmp_path: Path) -> Path:
     git(root, "init", "-q")
     (root / "a.txt").write_text("one\n")
     return root
-
-
-def aar(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "aar", *words],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 async def test_the_runtime_keeps_files_and_a_conversation_takes_them_back(tmp_path: Path) -> None:
@@ -91,23 +79,23 @@ async def test_checkpoints_can_be_turned_off(tmp_path: Path) -> None:
 
 def test_the_command_line_undoes_refuses_keeps_both_and_redoes(tmp_path: Path) -> None:
     root = project(tmp_path)
-    assert aar(root, "undo").returncode == 3
-    run = aar(root, "run", "--mode", "unsafe", "--model", scenario(tmp_path / "s.json"), "go")
-    assert run.returncode == 0, run.stderr
-    undone = json.loads(aar(root, "undo", "--json").stdout)
+    assert aar("undo", cwd=root).code == 3
+    run = aar("run", "--mode", "unsafe", "--model", scenario(tmp_path / "s.json"), "go", cwd=root)
+    assert run.code == 0, run.err
+    undone = json.loads(aar("undo", "--json", cwd=root).out)
     assert undone["restored"] == ["b.txt"]
     (root / "a.txt").write_text("mine\n")
-    refused = aar(root, "undo")
-    assert refused.returncode == 1
-    assert "+mine" in refused.stdout
+    refused = aar("undo", cwd=root)
+    assert refused.code == 1
+    assert "+mine" in refused.out
     assert (root / "a.txt").read_text() == "mine\n"
-    assert aar(root, "undo", "--keep-both").returncode == 0
+    assert aar("undo", "--keep-both", cwd=root).code == 0
     assert (root / "a.txt").read_text() == "one\n"
     assert (root / "a.txt.yours").read_text() == "mine\n"
-    assert aar(root, "redo").returncode == 0
+    assert aar("redo", cwd=root).code == 0
     assert (root / "a.txt").read_text() == "mine\n"
-    listed = [json.loads(line) for line in aar(root, "checkpoints", "list", "--json").stdout.splitlines()]
+    listed = [json.loads(line) for line in aar("checkpoints", "list", "--json", cwd=root).out.splitlines()]
     assert {item["kind"] for item in listed} == {"auto", "undo", "redo"}
-    assert aar(root, "checkpoints", "restore", listed[-1]["id"], "--force").returncode == 0
+    assert aar("checkpoints", "restore", listed[-1]["id"], "--force", cwd=root).code == 0
     assert (root / "a.txt").read_text() == "one\n"
-    assert aar(root, "checkpoints", "restore", "nonsense").returncode == 3
+    assert aar("checkpoints", "restore", "nonsense", cwd=root).code == 3

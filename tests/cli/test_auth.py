@@ -7,13 +7,14 @@ import os
 import pty
 import stat
 import sys
-import time
+import termios
 from pathlib import Path
 
 import pytest
 
 from tests.cli.support import COMMAND, aar, environment
 from tests.support.model_server import Reply, model_server
+from tests.support.waiting import wait_until
 
 KEY = "plain-K3y-without-any-known-form-77"
 ODD = {
@@ -78,7 +79,7 @@ def test_a_terminal_is_asked_without_echo(project: Path) -> None:
     shown = b""
     while b"not shown" not in shown:
         shown += os.read(terminal, 1000)
-    time.sleep(0.1)
+    wait_until(lambda: not termios.tcgetattr(terminal)[3] & termios.ECHO)
     os.write(terminal, KEY.encode() + b"\n")
     while True:
         try:

@@ -118,7 +118,7 @@ def test_a_reader_that_went_away_ends_the_process_quietly() -> None:
     assert process.stderr is not None
     process.stdout.read(10)
     process.stdout.close()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert process.stderr.read() == b""
     process.stderr.close()
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.support import call, events, finish, of_type, script, start, stored
+from tests.support.waiting import wait_until
 
 STREAM = ["--output", "stream-json"]
 
@@ -51,10 +52,9 @@ def test_a_signal_in_the_middle_of_an_answer_keeps_what_was_said(
 
 
 def test_ctrl_c_in_the_middle_of_a_command_ends_it_and_closes_its_call(project: Path, tmp_path: Path) -> None:
-    model = script(tmp_path / "s.json", call("bash", command="sleep 60; touch late"))
+    model = script(tmp_path / "s.json", call("bash", command="touch begun; sleep 60; touch late"))
     process = start("run", *STREAM, "--model", model, "hi", cwd=project)
-    until(process, "provider_meta")
-    time.sleep(0.3)
+    wait_until(lambda: (project / "begun").exists())
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert finish(process).code == 130
@@ -102,14 +102,13 @@ def test_a_signal_before_the_task_is_known_ends_in_one_object(
 
 def wait_until_it_reads(process: subprocess.Popen[bytes]) -> None:
     """Wait until the process sleeps in a read of its standard input (Linux tells where it waits)."""
-    for _ in range(1000):
-        try:
-            where = Path(f"/proc/{process.pid}/wchan").read_text()
-            number = Path(f"/proc/{process.pid}/syscall").read_text().split()[:2]
-        except OSError:
-            time.sleep(1)
-            return
-        if "pipe" in where or number == ["0", "0x0"]:
-            return
-        time.sleep(0.01)
-    raise AssertionError("aar never read its standard input")
+    place = Path(f"/proc/{process.pid}")
+
+    def reads() -> bool:
+        where, number = (place / "wchan").read_text(), (place / "syscall").read_text().split()[:2]
+        return "pipe" in where or number == ["0", "0x0"]
+
+    try:
+        wait_until(reads, told=lambda: "aar never read its standard input")
+    except OSError:
+        time.sleep(1)  # elsewhere nothing tells

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 from aar.commands.base import Choice, Failure, Submit, Table, Text, UiAction
 from aar.protocol.events import ProviderMeta, Setting, UserMessage
 from tests.commands.support import WRITE, Desk, desk, git
+from tests.support.waiting import until
 
 
 def cells(answer: Any) -> dict[str, str]:
@@ -235,7 +235,9 @@ async def test_what_the_user_changed_since_is_not_overwritten_unasked(tmp_path: 
     async with desk(tmp_path, WRITE, {"text": "done"}) as at:
         await at.say("write b")
         file = at.context.runtime.workspace / "b.txt"
-        await asyncio.sleep(0.3)
+        kept = at.context.runtime.checkpoints(at.talk.session)
+        assert kept is not None
+        await until(lambda: not kept._tasks)  # what aar left is kept beside the talk
         file.write_text("mine\n")
         ways = await at.run("/undo")
         assert isinstance(ways, Choice), ways
@@ -371,8 +373,7 @@ async def test_cost_and_numbers_of_a_session(tmp_path: Path) -> None:
 async def test_the_queue_is_shown_and_changed(tmp_path: Path) -> None:
     async with desk(tmp_path, {"text": "slow", "first_delay_ms": 60_000}) as at:
         at.talk.submit("work")
-        while not at.talk.agent.running:
-            await asyncio.sleep(0.01)
+        await until(lambda: at.talk.agent.running)
         for prompt in ("one", "two", "three"):
             assert "waits" in text(await at.run(f"/queue {prompt}"))
         await at.run("/queue first 3")

@@ -7,8 +7,9 @@ from pathlib import Path
 from aar.commands.base import Context, Failure, Table, Text
 from aar.commands.registry import Registry
 from aar.runtime.conversation import Conversation
-from tests.support.fakes import Turn, call, until
+from tests.support.fakes import Turn, call
 from tests.support.minds import Ask, place
+from tests.support.waiting import until
 
 
 async def test_background_commands_are_listed_tailed_and_ended_and_their_end_is_told(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from aar.protocol.errors import UsageError
 from aar.runtime import open_runtime
 from aar.runtime.conversation import Conversation
 from tests.cli.support import aar
-from tests.support.fakes import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -56,7 +56,7 @@ async def test_a_conversation_is_compacted_by_the_small_model(tmp_path: Path) ->
         talk.submit("Read all.")
         await talk.wait()
         before = {part.name: part.tokens for part in talk.context()}
-        event = await asyncio.wait_for(talk.compact("ports"), 20)
+        event = await asyncio.wait_for(talk.compact("ports"), 60)
         assert event is not None
         assert event.notes["facts"] == ("The port is 48151.",)
         assert event.trigger == "manual"
@@ -78,7 +78,7 @@ async def test_no_prompt_gets_between_a_compaction_and_its_end(tmp_path: Path) -
         assert talk.running
         with pytest.raises(UsageError, match="under way"):
             await talk.compact()
-        assert await asyncio.wait_for(work, 20) is not None
+        assert await asyncio.wait_for(work, 60) is not None
         assert not talk.running
 
 
@@ -90,7 +90,7 @@ async def test_an_interrupted_compaction_leaves_the_conversation_as_it_was(tmp_p
         work = asyncio.create_task(talk.compact())
         await until(lambda: talk.agent.running)
         talk.interrupt()
-        assert await asyncio.wait_for(work, 20) is None
+        assert await asyncio.wait_for(work, 60) is None
         assert talk.session.messages() == before
         assert str(talk.session.totals.state()) == "idle"
 

@@ -88,4 +88,4 @@ def test_words_of_any_length_are_weighed_at_once(piece: str) -> None:
     began = time.process_time()
     telling(text)
     parse_notes(text)
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 5

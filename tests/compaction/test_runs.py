@@ -15,7 +15,8 @@ from aar.protocol.errors import ErrorKind, ProviderError, UsageError
 from aar.protocol.messages import ImageBlock, TextBlock
 from aar.protocol.usage import Price
 from tests.compaction.support import GOOD_NOTES, SmallWorld, good_notes, outputs
-from tests.support.fakes import Turn, call, until
+from tests.support.fakes import Turn, call
+from tests.support.waiting import until
 from tests.support.work import calls_made
 
 OVERFLOW = ProviderError(ErrorKind.CONTEXT_OVERFLOW, "The conversation is too long for m. Compact it first.")
@@ -228,7 +229,7 @@ async def test_a_cancel_in_the_middle_of_a_compaction_changes_nothing(tmp_path: 
 
     world.script.stream = hanging  # type: ignore[method-assign]
     task = world.start("Go.")
-    await asyncio.wait_for(reached.wait(), 10)
+    await asyncio.wait_for(reached.wait(), 60)
     assert str(world.session.totals.state()) == "compacting"
     world.agent.cancel()
     result = await task
@@ -275,7 +276,7 @@ async def test_images_of_old_turns_are_no_part_of_the_question_for_notes(tmp_pat
     root = tmp_path / "p"
     world = SmallWorld(root, [*reading(root, 8, words=900), "Done."])
     image = ImageBlock(media_type="image/png", data="iVBORw0KGgo" * 50)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await world.agent.run([TextBlock(text="What is this?"), image], world.session)
     assert all("iVBORw0KGgo" not in prompt for prompt in world.script.asked)
     assert any(isinstance(block, ImageBlock) for block in world.session.messages()[0].content)

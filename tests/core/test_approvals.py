@@ -13,7 +13,8 @@ from aar.core.approvals import PermissionManager
 from aar.protocol.errors import UsageError
 from aar.protocol.events import Approval, ApprovalRequest
 from aar.safety.policy import RuleSet
-from tests.support.fakes import Person, Turn, World, call, no_tasks_left, until
+from tests.support.fakes import Person, Turn, World, call, no_tasks_left
+from tests.support.waiting import until
 
 
 def writes(*names: str) -> Turn:

@@ -18,7 +18,8 @@ from aar.core.rate_limits import RateLimits, Slot
 from aar.core.server_guards import ServerGuards
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.providers.base import ProviderCapabilities
-from tests.support.fakes import ToldProvider, Turn, World, until
+from tests.support.fakes import ToldProvider, Turn, World
+from tests.support.waiting import until
 
 
 class Clock:

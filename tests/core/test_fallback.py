@@ -26,8 +26,8 @@ from tests.support.fakes import (
     done,
     no_tasks_left,
     tool,
-    until,
 )
+from tests.support.waiting import until
 
 FINAL = frozenset({ErrorKind.INVALID_REQUEST, ErrorKind.CONTENT_FILTER, ErrorKind.CONTEXT_OVERFLOW})
 

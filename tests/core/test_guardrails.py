@@ -11,7 +11,8 @@ from aar.config.schema import GuardrailsConfig
 from aar.core.guardrails import LoopGuardrails, Nudge
 from aar.protocol.events import ToolCall, ToolResult
 from aar.protocol.tool import FileChange, SideEffect, ToolOutcome
-from tests.support.fakes import Turn, World, call, check_messages, done, tool, until
+from tests.support.fakes import Turn, World, call, check_messages, done, tool
+from tests.support.waiting import until
 
 
 def labels(world: World) -> list[str]:

@@ -13,7 +13,8 @@ from aar.config.schema import GuardrailsConfig, LimitsConfig
 from aar.core.limits import RunLimits
 from aar.protocol.tool import ToolOutcome
 from aar.protocol.usage import Price, Usage
-from tests.support.fakes import Turn, World, call, done, no_tasks_left, tool, until
+from tests.support.fakes import Turn, World, call, done, no_tasks_left, tool
+from tests.support.waiting import until
 
 
 def look(number: int = 0) -> Turn:

@@ -14,7 +14,8 @@ from aar.protocol.events import Event
 from aar.protocol.messages import ImageBlock, ResourceBlock, TextBlock
 from aar.safety.files import WorkspaceFiles
 from aar.safety.policy import RuleSet
-from tests.support.fakes import Turn, World, call, check_messages, until
+from tests.support.fakes import Turn, World, call, check_messages
+from tests.support.waiting import until
 
 
 def said(world: World) -> list[tuple[str, str]]:

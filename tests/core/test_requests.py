@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from aar.protocol.errors import (
 from aar.protocol.events import Event
 from aar.providers.scripted import ScriptedProvider
 from tests.support.fakes import Turn, World, call, check_messages, no_tasks_left
+from tests.support.waiting import until
 
 
 def error(kind: ErrorKind, **fields: Any) -> ProviderError:
@@ -169,9 +169,7 @@ async def test_a_failing_last_answer_leaves_the_reason_as_it_is(tmp_path: Path) 
 async def test_cancel_in_a_wait_ends_it(tmp_path: Path) -> None:
     world = World(tmp_path, [Turn("said", fail=error(ErrorKind.RATE_LIMIT, retry_after_s=60))])
     run = world.start()
-    async with asyncio.timeout(5):
-        while not world.of("retry"):
-            await asyncio.sleep(0.001)
+    await until(lambda: world.of("retry"))
     world.agent.cancel()
     assert (await run).stop_reason == "cancelled"
     assert world.of("assistant_message") == []

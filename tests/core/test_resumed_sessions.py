@@ -7,7 +7,8 @@ from pathlib import Path
 
 from aar.core.session import Session
 from aar.memory.session_store import SessionStore
-from tests.support.fakes import Turn, World, call, check_messages, done, tool, until
+from tests.support.fakes import Turn, World, call, check_messages, done, tool
+from tests.support.waiting import until
 
 
 async def test_a_resumed_session_goes_on_with_the_whole_conversation(tmp_path: Path) -> None:

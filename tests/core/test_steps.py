@@ -15,7 +15,8 @@ from aar.protocol.messages import ToolUseBlock
 from aar.protocol.state import StopReason
 from aar.protocol.tool import SideEffect, ToolOutcome
 from aar.safety.policy import RuleSet
-from tests.support.fakes import Turn, World, call, check_messages, done, no_tasks_left, tool, until
+from tests.support.fakes import Turn, World, call, check_messages, done, no_tasks_left, tool
+from tests.support.waiting import until
 
 
 async def test_events_of_a_step_come_in_the_order_of_the_design(tmp_path: Path) -> None:
@@ -157,11 +158,20 @@ async def test_a_tool_past_its_time_is_stopped_and_its_output_kept(tmp_path: Pat
 async def test_read_only_calls_overlap_and_their_results_keep_the_order(tmp_path: Path) -> None:
     running, most = 0, 0
 
+    together, others = asyncio.Event(), asyncio.Event()
+
     async def read(arguments: dict[str, Any], _context: Any) -> ToolOutcome:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.03 if arguments["key"] == "0" else 0.001)
+        if running == 3:
+            together.set()
+        await together.wait()
+        if arguments["key"] == "0":
+            await others.wait()
+        await asyncio.sleep(0)
+        if arguments["key"] == "5":
+            others.set()
         running -= 1
         return done(arguments["key"])
 
@@ -307,9 +317,10 @@ async def test_an_effect_that_was_complete_when_the_run_was_cancelled_is_told(tm
 
 
 async def test_a_tool_that_ignores_a_cancel_does_not_keep_the_run_alive(tmp_path: Path) -> None:
-    release = asyncio.Event()
+    begun, release = asyncio.Event(), asyncio.Event()
 
     async def stubborn(_arguments: Any, _context: Any) -> ToolOutcome:
+        begun.set()
         try:
             await release.wait()
         except asyncio.CancelledError:
@@ -318,8 +329,7 @@ async def test_a_tool_that_ignores_a_cancel_does_not_keep_the_run_alive(tmp_path
 
     world = World(tmp_path, [Turn(calls=[call("stubborn")]), "Never."], tools=[tool("stubborn", stubborn)])
     run = world.start()
-    await until(lambda: world.of("tool_call"))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     world.agent.cancel()
     assert (await run).stop_reason == "cancelled"
     assert world.results[0].output == "I had no time for this"
@@ -327,20 +337,24 @@ async def test_a_tool_that_ignores_a_cancel_does_not_keep_the_run_alive(tmp_path
 
 
 async def test_cancelling_twice_is_cancelling_once(tmp_path: Path) -> None:
+    begun, ending, cancelled_again = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
     async def slow_to_end(_arguments: Any, _context: Any) -> ToolOutcome:
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0.02)
+            ending.set()
+            await cancelled_again.wait()
         return done()
 
     world = World(tmp_path, [Turn(calls=[call("slow")])], tools=[tool("slow", slow_to_end)])
     run = world.start()
-    await until(lambda: world.of("tool_call"))
-    await asyncio.sleep(0.005)
+    await begun.wait()
     world.agent.cancel()
-    await asyncio.sleep(0.005)
+    await ending.wait()
     world.agent.cancel()
+    cancelled_again.set()
     assert (await run).stop_reason == "cancelled"
     assert [item.category for item in world.results] == ["cancelled"]
     assert no_tasks_left() == []

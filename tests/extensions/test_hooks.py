@@ -152,7 +152,7 @@ async def test_no_hook_allows_a_denial_or_a_hard_stop(tmp_path: Path, config: Pa
 async def test_a_hook_that_fails_lets_go_on_or_blocks_as_set(
     tmp_path: Path, config: Path, fail: str, made: bool
 ) -> None:
-    config.write_text(toml("before_tool", "sleep 5", fail=fail, timeout=0.2))
+    config.write_text(toml("before_tool", "sleep 60", fail=fail, timeout=2))
     async with place(tmp_path, writes_once, config_file=config) as here:
         await here.run()
         assert (here.root / "out.txt").exists() is made

@@ -31,7 +31,7 @@ def manager(tmp_path: Path, **more: Any) -> ExtensionManager:
         "workspace": tmp_path,
         "data": tmp_path / "data",
         "packages": (),
-        "load_s": 2.0,
+        "load_s": 30.0,
     }
     return ExtensionManager(Settings(**{**values, **more}))
 
@@ -182,7 +182,7 @@ def test_one_that_hangs_is_left_out_in_time_and_its_thread_ends(tmp_path: Path, 
     made.close()
     for thread in threading.enumerate():
         if thread.name == "aar-extension-slow":
-            thread.join(5)
+            thread.join(30)
             assert not thread.is_alive()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import textwrap
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,8 +19,10 @@ from aar.protocol.events import ErrorEvent, StateEvent
 from aar.protocol.state import AgentState, StopReason
 from tests.support.fakes import Turn, call
 from tests.support.minds import Ask, Place, place
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
+HASTY = ("extensions.hook_seconds=0.4",)
 HEAD = "from aar.extensions.api import *\nimport asyncio, time\n"
 
 
@@ -34,7 +35,7 @@ def mine(name: str, body: str) -> None:
 
 @asynccontextmanager
 async def work(tmp_path: Path, think: Any, **options: Any) -> AsyncIterator[Place]:
-    sets = ("extensions.hook_seconds=0.4", "extensions.load_seconds=3", *options.pop("sets", ()))
+    sets = ("extensions.hook_seconds=30", "extensions.load_seconds=30", *options.pop("sets", ()))
     async with place(tmp_path, think, sets=sets, **options) as here:
         yield here
 
@@ -215,9 +216,7 @@ async def test_every_event_reaches_python_hooks_and_commands(tmp_path: Path) -> 
         here.session.append(
             ErrorEvent(kind=ErrorKind.NETWORK, message="gone"), StateEvent(state=AgentState.COMPACTING)
         )
-        async with asyncio.timeout(10):
-            while not {"command compaction", "python compaction"} <= set(seen.read_text().splitlines()):
-                await asyncio.sleep(0.02)
+        await until(lambda: {"command compaction", "python compaction"} <= set(seen.read_text().splitlines()))
     heard = set(seen.read_text().splitlines())
     assert {f"{who} {event}" for who in ("python", "command") for event in EVENTS} - heard == set()
 
@@ -257,7 +256,7 @@ async def test_a_hook_that_fails_or_hangs_costs_one_notice(tmp_path: Path) -> No
         def odd(event, context): return 7
     ''')  # fmt: skip
     turn = calls(call("list_directory", path="."), call("list_directory", path="."))
-    async with work(tmp_path, turn) as here:
+    async with work(tmp_path, turn, sets=HASTY) as here:
         assert (await here.run()).stop_reason is StopReason.END_TURN
         told = notices(here)
         assert len(told) == len(set(told)) == 4
@@ -362,9 +361,7 @@ async def test_parts_of_an_extension_work_in_place_of_aars_own(tmp_path: Path) -
         assert "go slowly" in last.said
         assert "QUIET" in here.of("tool_result")[0].output
         kept = paths().data / "extensions/parts/kept"
-        async with asyncio.timeout(5):
-            while not kept.exists():
-                await asyncio.sleep(0.01)
+        await until(lambda: kept.exists())
         assert kept.read_text() == "the code / Done."
 
 
@@ -405,7 +402,7 @@ async def test_a_call_handler_that_hangs_or_asks_twice_lets_the_tool_run_once(
             {body}
     def register(api): api.replace_call_handler(H())
     ''')  # fmt: skip
-    async with work(tmp_path, calls(call("bash", command="echo ran >> runs"))) as here:
+    async with work(tmp_path, calls(call("bash", command="echo ran >> runs")), sets=HASTY) as here:
         await here.run()
         assert (here.root / "runs").read_text() == "ran\n"
         assert not here.of("tool_result")[0].is_error

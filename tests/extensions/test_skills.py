@@ -190,7 +190,7 @@ def test_a_hundred_skills_are_found_in_little_time(tmp_path: Path) -> None:
         (folder / "SKILL.md").write_text(f"---\nname: skill-{number}\ndescription: {'d' * 500}\n---\nBody\n")
     start = time.process_time()
     found, problems = discover([(tmp_path, None)])
-    assert time.process_time() - start < 0.5
+    assert time.process_time() - start < 2
     assert len(found) == 100
     assert not problems
     assert len(listing(found)) < 17_000

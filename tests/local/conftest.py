@@ -41,7 +41,7 @@ def end_workers(folder: Path) -> None:
 def worker_pid(path: Path) -> int | None:
     """Ask the worker at ``path``. (The kernel would name the process that it was forked from.)"""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(5)
+        connection.settimeout(30)
         try:
             connection.connect(str(path))
             connection.sendall(b'{"op":"status","id":1}\n')

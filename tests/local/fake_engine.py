@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,14 +14,16 @@ class EngineRefusalError(Exception):
 
 
 class FakeEngine:
-    """``say WORDS`` answers them; ``count N`` streams N numbers, one each 20 ms; ``refuse`` fails."""
+    """``say WORDS`` answers them; ``count N`` streams N numbers, one each 20 ms; ``refuse`` fails.
+
+    ``hold`` answers when the file "go" is there. What it does is told by files in the folder of prefixes.
+    """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._settings = settings
-        starts = Path(settings["prefix_dir"])
-        starts.mkdir(parents=True, exist_ok=True)
-        with (starts / "starts").open("a") as file:
-            file.write("started\n")
+        self._folder = Path(settings["prefix_dir"])
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "starts").open("a") as file:
+            file.write(f"{os.getpid()}\n")
         if Path(settings["model"]).name == "broken.gguf":
             raise ValueError("this file is broken")
 
@@ -36,9 +39,14 @@ class FakeEngine:
         if command == "say":
             emit({"text": rest})
             return self._done("stop", 1)
+        (self._folder / "begun").touch()
+        if command == "hold":
+            while not (self._folder / "go").exists() and not cancelled():
+                time.sleep(0.005)
+            return self._done("stop", 1)
         for number in range(int(rest)):
             if cancelled():
-                (Path(self._settings["prefix_dir"]) / "cancelled").write_text(str(time.time()))
+                (self._folder / "cancelled").write_text(str(time.time()))
                 return self._done("cancelled", number)
             emit({"text": f"{number} "})
             time.sleep(0.02)

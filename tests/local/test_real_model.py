@@ -14,7 +14,7 @@ from aar.config.schema import ProviderConfig
 from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError
 from aar.providers.local import LocalProvider
 from tests.local.conftest import request
-from tests.local.test_worker_life import gone
+from tests.support.waiting import gone
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
@@ -44,7 +44,7 @@ async def test_a_new_worker_takes_the_system_prompt_from_disk(model, model_runti
     await model.complete(request("Say hi.", SYSTEM, max_output_tokens=2))
     pid = (await model.status())["pid"]
     os.kill(pid, signal.SIGKILL)
-    assert await gone(pid, 5)
+    assert await gone([pid])
     answer = await model.complete(request("Say hi.", SYSTEM, max_output_tokens=2))
     assert (await model.status())["pid"] != pid
     assert answer.usage.cache_read > 150
@@ -80,7 +80,7 @@ async def test_a_cancelled_answer_frees_the_model_quickly(model):
             break
     left = time.monotonic()
     await stream.aclose()
-    assert time.monotonic() - left < 5
+    assert time.monotonic() - left < 20
     await model.complete(request("x", max_output_tokens=1))
     assert time.monotonic() - left < 60
 

@@ -15,7 +15,7 @@ TIME = Path(sys.executable).with_name("mcp-server-time")
 @pytest.mark.skipif(not TIME.exists(), reason="mcp-server-time is not installed")
 async def test_a_server_written_in_python_works_inside_the_wall(tmp_path: Path) -> None:
     async with opened(tmp_path / "ws", {"time": {"command": str(TIME), "args": []}}) as world:
-        assert await world.bridge.settle(30) == []
+        assert await world.bridge.settle(60) == []
         told = await world.call("mcp__time__get_current_time", timezone="Europe/Berlin")
         assert "Europe/Berlin" in told.output
 
@@ -30,7 +30,7 @@ async def test_the_reference_servers_work_inside_the_wall(tmp_path: Path) -> Non
         "fs": {"command": str(NPM / ".bin/mcp-server-filesystem"), "args": ["."]},
     }
     async with opened(ws, servers) as world:
-        assert await world.bridge.settle(30) == []
+        assert await world.bridge.settle(60) == []
         assert "hi" in (await world.call("mcp__every__echo", message="hi")).output
         assert (await world.call("mcp__every__get-tiny-image")).images
         assert (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,15 @@ from typing import Any
 import pytest
 
 from aar.protocol.tool import SideEffect
+from tests.cli import support as cli
+from tests.cli.support import Ran
 from tests.mcp.world import SDK_SERVER, opened
 
 
-def aar(cwd: Path, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "aar", *args], cwd=cwd, capture_output=True, text=True, timeout=60
-    )
-    assert not check or done.returncode == 0, done.stderr
-    return done
+def aar(cwd: Path, *args: str, check: bool = True) -> Ran:
+    ran = cli.aar(*args, cwd=cwd)
+    assert not check or ran.code == 0, ran.err
+    return ran
 
 
 @pytest.fixture
@@ -37,27 +36,27 @@ def scenario(folder: Path, *calls: dict[str, Any]) -> str:
 
 def test_servers_are_added_tried_used_in_a_run_and_removed(folder: Path) -> None:
     aar(folder, "mcp", "add", "bench", "--", sys.executable, str(SDK_SERVER))
-    listed = json.loads(aar(folder, "mcp", "list", "--json").stdout)
+    listed = json.loads(aar(folder, "mcp", "list", "--json").out)
     assert (listed["name"], listed["kind"], listed["scope"]) == ("bench", "stdio", "user")
-    tried = json.loads(aar(folder, "mcp", "test", "--json").stdout)
+    tried = json.loads(aar(folder, "mcp", "test", "--json").out)
     assert tried["state"] == "ready"
     assert "add" in tried["tool_names"]
 
     model = scenario(folder, {"name": "mcp__bench__add", "arguments": {"a": 20, "b": 22}})
     rules = ("--set", 'permissions.allow=["mcp__bench__add"]')
     done = aar(folder, "run", "--model", model, *rules, "--output", "stream-json", "Add.")
-    events = [json.loads(line) for line in done.stdout.splitlines()]
+    events = [json.loads(line) for line in done.out.splitlines()]
     result = next(event for event in events if event["type"] == "tool_result")
     assert '"total": 42' in result["output"]
     assert events[-1]["exit_code"] == 0
 
     touch = scenario(folder, {"name": "mcp__bench__touch", "arguments": {"path": "t.txt"}})
     denied = aar(folder, "run", "--model", touch, "--output", "stream-json", "Touch.", check=False)
-    assert "effects are not known to aar" in denied.stdout
+    assert "effects are not known to aar" in denied.out
     assert not (folder / "t.txt").exists()
 
     aar(folder, "mcp", "remove", "bench")
-    assert aar(folder, "mcp", "list", "--json").stdout == ""
+    assert aar(folder, "mcp", "list", "--json").out == ""
 
 
 def test_a_required_server_that_fails_ends_the_run_with_exit_3_before_a_request(folder: Path) -> None:
@@ -76,22 +75,22 @@ def test_a_required_server_that_fails_ends_the_run_with_exit_3_before_a_request(
         "Hi.",
         check=False,
     )
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["exit_code"], told["steps"]) == (3, 3, 0)
+    told = json.loads(done.out)
+    assert (done.code, told["exit_code"], told["steps"]) == (3, 3, 0)
     assert "must is required and cannot be used" in told["error"]["message"]
 
 
 def test_a_server_that_fails_costs_one_notice(folder: Path) -> None:
     (folder / "servers.json").write_text(json.dumps({"mcpServers": {"may": {"command": "/nowhere/x"}}}))
     done = aar(folder, "run", "--model", scenario(folder), "--mcp-config", "servers.json", "Hi.")
-    assert done.stdout.strip() == "done"
-    assert done.stderr.count("The MCP server may is not used") == 1
+    assert done.out.strip() == "done"
+    assert done.err.count("The MCP server may is not used") == 1
 
 
 def test_servers_of_a_project_need_trust(folder: Path) -> None:
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"p": {"command": "x"}}}))
-    assert aar(folder, "mcp", "list", "--json").stdout == ""
-    assert '"scope": "project"' in aar(folder, "mcp", "list", "--json", "--trust").stdout
+    assert aar(folder, "mcp", "list", "--json").out == ""
+    assert '"scope": "project"' in aar(folder, "mcp", "list", "--json", "--trust").out
 
 
 async def test_aar_serves_its_reading_tools_and_an_agent(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ async def test_aar_serves_its_reading_tools_and_an_agent(tmp_path: Path) -> None
     args = ["-m", "aar", "mcp", "serve", "--model", model, "--mode", "edit"]
     server = {"command": sys.executable, "args": args, "env": env, "sandbox": False}
     async with opened(ws, {"aar": server}) as world:
-        assert await world.bridge.settle(30) == []
+        assert await world.bridge.settle(60) == []
         names = {spec.name for spec in world.bridge.offered()}
         assert {"mcp__aar__read_file", "mcp__aar__grep", "mcp__aar__agent"} <= names
         assert not any("write" in name or "bash" in name for name in names)

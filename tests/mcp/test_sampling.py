@@ -12,6 +12,7 @@ import pytest
 from tests.mcp.world import SDK_SERVER
 from tests.support.fakes import Turn, call
 from tests.support.minds import Ask, place
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("answer", ["Yes", "No"])
@@ -29,10 +30,9 @@ async def test_an_answer_for_a_server_is_asked_for_and_counts_in_the_sessions_to
     async with place(tmp_path, think, sets=sets, interactive=True) as here:
         bridge = here.runtime.servers.bridge
         assert bridge is not None
-        assert await bridge.settle(30) == []
+        assert await bridge.settle(60) == []
         running = asyncio.create_task(here.run())
-        while not here.agent.approvals.pending and not running.done():
-            await asyncio.sleep(0.01)
+        await until(lambda: here.agent.approvals.pending or running.done())
         [request] = here.agent.approvals.pending
         here.agent.answer(request.request_id, "allow", feedback=answer)
         await running

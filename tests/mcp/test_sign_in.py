@@ -20,6 +20,7 @@ from aar.extensions.mcp_oauth import check_address, make_auth, sign_in
 from aar.protocol.errors import McpError
 from tests.mcp.world import opened
 from tests.support.minds import place
+from tests.support.waiting import until
 
 SERVER = Path(__file__).with_name("oauth_server.py")
 
@@ -32,9 +33,7 @@ async def guarded(folder: Path, seconds: int = 3600) -> AsyncIterator[str]:
         sys.executable, str(SERVER), str(file), str(seconds), stderr=asyncio.subprocess.DEVNULL
     )
     try:
-        while not file.exists():
-            assert process.returncode is None
-            await asyncio.sleep(0.02)
+        await until(lambda: (file.exists() and file.read_text()) or process.returncode is not None)
         yield f"{file.read_text()}/mcp"
     finally:
         process.kill()
@@ -72,7 +71,7 @@ async def test_a_server_is_signed_in_to_with_pkce_and_a_port_of_the_kernel_and_s
     async with guarded(tmp_path, seconds=2) as url:
         for transport in ("sse", "auto"):
             async with world_of(tmp_path, url, store, transport) as world:
-                [news] = await world.bridge.settle(20)
+                [news] = await world.bridge.settle(60)
                 assert "`aar mcp login guarded`" in news
         assert await sign_in("guarded", McpServerConfig(url=url), store, browser) is True
 
@@ -88,7 +87,7 @@ async def test_a_server_is_signed_in_to_with_pkce_and_a_port_of_the_kernel_and_s
         assert first is not None
         store.save("guarded", url, {**first, "expires_at": 1.0})  # as if hours had gone by
         async with world_of(tmp_path, url, store) as world:
-            assert await world.bridge.settle(20) == []
+            assert await world.bridge.settle(60) == []
             assert int((await world.call("mcp__guarded__renewals")).output) >= 1
             second = store.load("guarded", url)
             assert second is not None
@@ -175,16 +174,14 @@ async def test_the_command_shows_servers_and_signs_in(tmp_path: Path) -> None:
             context = Context(conversation, registry)
             bridge = here.runtime.servers.bridge
             assert bridge is not None
-            await bridge.settle(20)
+            await bridge.settle(60)
             table = await registry.run_line(context, "/mcp")
             assert isinstance(table, Table)
             assert table.rows[0][:2] == ("guarded", "failed")
             begun = await registry.run_line(context, "/mcp login guarded")
             assert isinstance(begun, Text)
             await Browser()(begun.markdown.split()[-1])
-            async with asyncio.timeout(20):
-                while bridge.links["guarded"].state != "ready":
-                    await asyncio.sleep(0.02)
+            await until(lambda: bridge.links["guarded"].state == "ready")
             shown = await registry.run_line(context, "/mcp guarded")
             assert isinstance(shown, Text)
             assert "renewals" in shown.markdown

@@ -12,6 +12,7 @@ from aar.protocol.errors import McpError, ToolFailure
 from aar.protocol.messages import ResourceBlock, TextBlock
 from aar.protocol.tool import SideEffect
 from tests.mcp.world import opened, sdk
+from tests.support.waiting import until
 
 
 def _alive(pid: int) -> bool:
@@ -24,7 +25,7 @@ def _alive(pid: int) -> bool:
 
 async def test_a_server_gives_its_tools_resources_prompts_and_results(tmp_path: Path) -> None:
     async with opened(tmp_path / "ws", {"bench": sdk()}) as world:
-        assert await world.bridge.settle(20) == []
+        assert await world.bridge.settle(60) == []
         names = [spec.name for spec in world.bridge.offered()]
         assert "mcp__bench__add" in names
         assert "mcp_read_resource" in names
@@ -61,7 +62,7 @@ async def test_a_server_gives_its_tools_resources_prompts_and_results(tmp_path: 
 async def test_only_a_walled_tool_that_says_it_reads_counts_as_reading(tmp_path: Path) -> None:
     servers = {"in": sdk(), "out": sdk(sandbox=False), "net": sdk(network=True)}
     async with opened(tmp_path / "ws", servers) as world:
-        await world.bridge.settle(30)
+        await world.bridge.settle(60)
         effects = {
             name: spec.side_effects
             for name in ("mcp__in__add", "mcp__in__touch", "mcp__out__add", "mcp__net__add")
@@ -75,7 +76,7 @@ async def test_only_a_walled_tool_that_says_it_reads_counts_as_reading(tmp_path:
 
 async def test_a_server_writes_only_where_the_wall_lets_it(tmp_path: Path) -> None:
     async with opened(tmp_path / "ws", {"bench": sdk()}) as world:
-        await world.bridge.settle(20)
+        await world.bridge.settle(60)
         if world.spawner.wall == "none":
             pytest.skip("no wall here")
         inside, outside = tmp_path / "ws" / "a.txt", tmp_path / "b.txt"
@@ -87,7 +88,7 @@ async def test_a_server_writes_only_where_the_wall_lets_it(tmp_path: Path) -> No
 
 async def test_a_server_that_dies_is_started_again_and_its_last_words_are_kept(tmp_path: Path) -> None:
     async with opened(tmp_path / "ws", {"bench": sdk(sandbox=False)}) as world:
-        await world.bridge.settle(20)
+        await world.bridge.settle(60)
         first = int((await world.call("mcp__bench__pid")).output)
         with pytest.raises(ToolFailure):
             await world.call("mcp__bench__die")
@@ -101,10 +102,9 @@ async def test_a_server_that_dies_is_started_again_and_its_last_words_are_kept(t
 
 async def test_cancelling_a_call_leaves_the_server_in_use(tmp_path: Path) -> None:
     async with opened(tmp_path / "ws", {"bench": sdk()}) as world:
-        await world.bridge.settle(20)
+        await world.bridge.settle(60)
         call = asyncio.create_task(world.call("mcp__bench__slow", seconds=30))
-        while not world.progress:
-            await asyncio.sleep(0.02)
+        await until(lambda: world.progress)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -113,7 +113,7 @@ async def test_cancelling_a_call_leaves_the_server_in_use(tmp_path: Path) -> Non
 
 async def test_arguments_are_checked_against_the_whole_schema(tmp_path: Path) -> None:
     async with opened(tmp_path / "ws", {"bench": sdk()}) as world:
-        await world.bridge.settle(20)
+        await world.bridge.settle(60)
         with pytest.raises(ToolFailure, match="a: 'x' is not of type 'integer'"):
             await world.call("mcp__bench__add", a="x", b=1)
 
@@ -122,10 +122,10 @@ async def test_a_required_server_that_cannot_start_is_an_error_and_others_are_ne
     missing = {"command": "/nowhere/server"}
     async with opened(tmp_path / "a", {"gone": missing}) as world:
         assert world.bridge.links["gone"].state == "off"
-        news = await world.bridge.settle(20)
+        news = await world.bridge.settle(60)
         assert len(news) == 1
         assert "gone is not used" in news[0]
-        assert await world.bridge.settle(20) == []
+        assert await world.bridge.settle(60) == []
     async with opened(tmp_path / "b", {"gone": {**missing, "required": True}}) as world:
         with pytest.raises(McpError, match="gone is required and cannot be used"):
-            await world.bridge.settle(20)
+            await world.bridge.settle(60)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from aar.protocol.state import AgentState, StopReason
-from tests.support.fakes import Turn, call, check_messages, no_tasks_left, until
+from tests.support.fakes import Turn, call, check_messages, no_tasks_left
 from tests.support.minds import Ask, place
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 

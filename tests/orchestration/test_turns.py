@@ -9,8 +9,9 @@ import pytest
 
 from aar.orchestration.turns import NotBegunError, Turns
 from aar.protocol.state import StopReason
-from tests.support.fakes import Turn, call, until
+from tests.support.fakes import Turn, call
 from tests.support.minds import Ask, place
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -34,7 +35,7 @@ async def test_places_are_given_in_order_and_none_is_lost_when_somebody_leaves()
     ended = await asyncio.gather(*tasks.values(), return_exceptions=True)
     assert done == ["a", "c", "e"]
     assert [type(item) for item in ended][1::2] == [NotBegunError, asyncio.CancelledError]
-    async with asyncio.timeout(5), turns.turn("f"):
+    async with asyncio.timeout(60), turns.turn("f"):
         assert turns.ahead_of("f") is None
 
 

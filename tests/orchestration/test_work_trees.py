@@ -15,8 +15,9 @@ from aar.config.front_matter import read_document
 from aar.orchestration.profiles import Profile, profile_of
 from aar.protocol.events import Approval, ApprovalRequest
 from aar.protocol.state import StopReason
-from tests.support.fakes import Turn, call, no_tasks_left, until
+from tests.support.fakes import Turn, call, no_tasks_left
 from tests.support.minds import Ask, Place, place
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 FILES = {"a.txt": "one\ntwo\nthree\n", "b.txt": "b\n", ".gitignore": "left/\n"}

@@ -157,9 +157,9 @@ def test_names_of_what_fails_are_known_from_many_tools(line: str, name: str) -> 
 
 
 def test_new_failures_come_first_and_the_rest_is_cut() -> None:
-    first = arranged(PYTEST, None, 1000)
+    first = arranged(PYTEST, failing(PYTEST), None, 1000)
     assert first == PYTEST
-    again = arranged(PYTEST, ("t.py::test_old", "t.py::test_gone"), 1000)
+    again = arranged(PYTEST, failing(PYTEST), ("t.py::test_old", "t.py::test_gone"), 1000)
     head = again.splitlines()[:3]
     assert head == [
         "Fails now and did not before: t.py::test_new[1]",
@@ -168,13 +168,13 @@ def test_new_failures_come_first_and_the_rest_is_cut() -> None:
     ]
     assert again.index("new trouble") < again.index("old trouble") < again.index("short test summary")
     assert sorted(again.splitlines()[3:]) == sorted(PYTEST.splitlines())
-    assert len(arranged("x" * 9000, (), 600)) < 650
+    assert len(arranged("x" * 9000, (), (), 600)) < 650
 
 
 @given(st.text(max_size=300), st.integers(10, 200))
 def test_what_is_shown_of_any_output_is_bounded(output: str, limit: int) -> None:
-    before = failing(output)[:1]
-    assert len(arranged(output, before, limit)) <= 2 * limit + 300 + 220 * len(failing(output))
+    now = failing(output)
+    assert len(arranged(output, now, now[:1], limit)) <= 2 * limit + 300 + 220 * len(now)
 
 
 def test_three_equal_failures_earn_one_nudge_and_then_it_is_stuck() -> None:

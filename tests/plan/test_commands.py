@@ -48,7 +48,7 @@ async def test_a_plan_is_made_shown_edited_approved_in_part_and_run(tmp_path: Pa
         assert isinstance(await at.run("/plan set\n## a. A\nafter: b\n"), Failure)
         await at.run("/plan approve one")
         assert "mode edit" in text(await at.run("/plan run"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await at.talk.wait()
         assert at.talk.last_result is not None
         assert at.talk.last_result.stop_reason == "verified"

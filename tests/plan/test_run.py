@@ -17,6 +17,7 @@ from aar.runtime.plan import approve, current, set_down, skip
 from aar.runtime.plan.running import run_plan
 from tests.support.fakes import Turn, call, check_messages
 from tests.support.minds import Ask, Place, place
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -42,7 +43,7 @@ def diligent(ask: Ask) -> Turn | str:
 
 async def run(here: Place, *items: PlanItem, goal: str = "All of it") -> RunResult:
     set_down(here.session, goal, items, "test")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         return await run_plan(here.runtime, here.session, here.agent)
 
 
@@ -228,9 +229,7 @@ async def test_an_interrupted_plan_goes_on_where_it_was(tmp_path: Path) -> None:
     async with place(tmp_path, think) as here:
         set_down(here.session, "g", (step("a"), step("b", "a"), step("c", "b")), "test")
         task = asyncio.create_task(run_plan(here.runtime, here.session, here.agent))
-        async with asyncio.timeout(20):
-            while not any(name_of(ask) == "b" for ask in here.mind.asked):
-                await asyncio.sleep(0.005)
+        await until(lambda: any(name_of(ask) == "b" for ask in here.mind.asked))
         here.agent.cancel()
         result = await task
         assert (result.stop_reason, result.exit_code) == ("cancelled", 130)
@@ -238,7 +237,7 @@ async def test_an_interrupted_plan_goes_on_where_it_was(tmp_path: Path) -> None:
         assert here.runtime.extras.team(here.session).working == []
         hang = False
         asked = len(here.mind.asked)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             result = await run_plan(here.runtime, here.session, here.agent)
         assert result.exit_code == 0
         assert [name_of(ask) for ask in here.mind.asked[asked:] if ask.first] == ["b", "c"]

@@ -35,7 +35,7 @@ def replying(case: dict[str, Any], body: bytes) -> Reply:
 
 
 async def asked(server: ModelServer, *, stream: bool) -> ProviderResponse | ProviderError:
-    endpoint = Endpoint(name="x", base_url=server.base_url, timeout=5, stream=stream)
+    endpoint = Endpoint(name="x", base_url=server.base_url, timeout=60, stream=stream)
     provider = OpenAICompatibleProvider(endpoint, lambda model: ProviderCapabilities())
     try:
         deltas: list[Delta] = [delta async for delta in provider.stream(ASK)]

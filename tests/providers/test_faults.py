@@ -29,7 +29,6 @@ from tests.support.model_server import ModelServer, Reply, model_server
 DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
 FINE = Reply(text="Fine.")
 NOW = 1_800_000_000
-SETTINGS = ("idle_timeout=0.1", "timeout=0.3")
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,7 @@ class Fault:
         elsewhere: Address that is asked instead of the server's; ``SERVER`` in it is the server's own.
         label: How the server is called in sentences; default: host and port.
         tls: Whether the server speaks TLS, with a certificate that nobody knows.
+        setting: Of the provider; only what is silent for ever has little time, for the machine may be busy.
     """
 
     reply: Callable[[], Reply]
@@ -49,6 +49,7 @@ class Fault:
     elsewhere: str | None = None
     label: str | None = None
     tls: bool = False
+    setting: str = "timeout=60"
 
 
 def limited(then: Reply | None = FINE, error: object = "slow down", **headers: str) -> Fault:
@@ -56,8 +57,8 @@ def limited(then: Reply | None = FINE, error: object = "slow down", **headers: s
     return Fault(lambda: Reply(status=429, error=error, headers=named), then)  # type: ignore[arg-type]
 
 
-def failing(**fields: object) -> Fault:
-    return Fault(lambda: Reply(**fields))  # type: ignore[arg-type]
+def failing(setting: str = Fault.setting, **fields: object) -> Fault:
+    return Fault(lambda: Reply(**fields), setting=setting)  # type: ignore[arg-type]
 
 
 def _delayed_error() -> Reply:
@@ -99,8 +100,8 @@ FAULTS: dict[str, Fault] = {
     "TLS error: broken handshake": Fault(Reply, elsewhere="https://127.0.0.1:{hanging_up}/v1"),
     "reset mid-stream": failing(text="This is the answer.", cut_after=300),
     "reset after a tool call was shown": failing(tool_calls=[("read_file", {"path": "a"})], cut_after=500),
-    "stall mid-stream": failing(text="This is the answer.", stall_after=300),
-    "no first byte": failing(delay_s=5),
+    "stall mid-stream": failing("idle_timeout=0.1", text="This is the answer.", stall_after=300),
+    "no first byte": failing("timeout=0.3", delay_s=60),
     "stream without its end mark": failing(text="This is", finish="", done=False),
     "truncated JSON": failing(body=_HALF),
     "HTML instead of JSON": failing(body=b"<html><title>Welcome</title></html>", content_type="text/html"),
@@ -210,7 +211,7 @@ async def happens(fault: Fault, cwd: Path, waits: list[float], *, closed: int, c
     ports = {"closed": closed, "hanging_up": rude.sockets[0].getsockname()[1]}
     async with rude, ModelServer(replies, tls=tls) as server:
         address = server.base_url if fault.elsewhere is None else fault.elsewhere.format(**ports)
-        sets = ["session.store=false", *(f"providers.openai-compatible.{item}" for item in SETTINGS)]
+        sets = ["session.store=false", f"providers.openai-compatible.{fault.setting}"]
         runtime = open_runtime(cwd=cwd, model="openai-compatible/m", base_url=address, sets=sets)
         try:
             session = runtime.open_session()

@@ -36,7 +36,7 @@ STEERED = [
 
 
 def provider_of(name: str, base_url: str, **tables: Any) -> Provider:
-    config = Config.model_validate({"providers": {name: {"timeout": 5}}, **tables})
+    config = Config.model_validate({"providers": {name: {"timeout": 60}}, **tables})
     nowhere = Path("/nowhere")
     return make_provider(
         f"{name}/m", config, data_dir=nowhere, runtime_dir=nowhere, base_url=base_url, environ={}

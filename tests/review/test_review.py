@@ -17,6 +17,7 @@ from tests.commands.support import git
 from tests.review.support import Room, room
 from tests.support.fakes import Turn, call, check_messages
 from tests.support.minds import Ask
+from tests.support.waiting import until
 
 
 def finding(**more: Any) -> dict[str, Any]:
@@ -163,8 +164,7 @@ async def test_a_review_can_be_interrupted_and_the_session_goes_on(tmp_path: Pat
     async with room(tmp_path, think) as here:
         (here.root / "a.txt").write_text("two\n")
         work = asyncio.ensure_future(here.run("/review"))
-        while not here.mind.open:
-            await asyncio.sleep(0.005)
+        await until(lambda: here.mind.open)
         assert here.talk.running
         here.talk.interrupt()
         assert isinstance(await work, Failure)

@@ -7,16 +7,19 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from aar.config.paths import paths
+from aar.core.session import Session
 from aar.protocol.errors import ConfigurationError, UsageError
-from aar.protocol.events import ApprovalRequest, ContextEvent, Event, Setting, ToolResult, UserMessage
-from aar.runtime import open_runtime
+from aar.protocol.events import ApprovalRequest, ContextEvent, Event, Notice, Setting, ToolResult, UserMessage
+from aar.runtime import Runtime, open_runtime
 from aar.runtime.conversation import Conversation
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
+T = TypeVar("T", bound=Event)
 
 
 @asynccontextmanager
@@ -44,7 +47,7 @@ async def until(talk: Conversation, test: Callable[[Event], bool]) -> Event:
             found.set_result(event)
 
     talk.watch(look)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await found
 
 
@@ -185,3 +188,74 @@ async def test_other_sessions_take_the_place_and_the_watcher_follows(tmp_path: P
         assert said(talk) == []
         assert [session.session_id for session in opened_sessions][:2] == [copy, first]
         assert any(event.session_id == copy for event in seen)
+
+
+@asynccontextmanager
+async def gone_on(tmp_path: Path, **options: Any) -> AsyncIterator[tuple[Runtime, Session]]:
+    """Open the newest session of the project again, as `--continue` of every door does."""
+    runtime = open_runtime(cwd=tmp_path / "project", **options)
+    session = await asyncio.to_thread(runtime.open_session, continue_latest=True)
+    try:
+        yield runtime, session
+    finally:
+        await session.aclose()
+        await runtime.aclose()
+
+
+def told_of(session: Session, kind: type[T]) -> list[T]:
+    """Return the stored events of a kind since the session was opened again."""
+    return [event for event in session.events(session.opened_seq) if isinstance(event, kind)]
+
+
+async def test_a_session_goes_on_with_its_own_model_and_not_with_the_usual_one(tmp_path: Path) -> None:
+    own, usual = f"scripted/{tmp_path / 'model.json'}", f"scripted/{tmp_path / 'usual.json'}"
+    (tmp_path / "usual.json").write_text('{"steps": [{"text": "Hello."}]}')
+    async with opened(tmp_path, {"text": "Hello."}) as talk:
+        talk.submit("hi")
+        await talk.wait()
+    config = paths().user_config
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(f"[model]\nname = {json.dumps(usual)}\n")
+    async with gone_on(tmp_path) as (runtime, session):
+        assert runtime.active.name == own
+        assert told_of(session, Setting) == []
+    async with gone_on(tmp_path, model=usual) as (runtime, session):
+        assert runtime.active.name == usual
+        assert [(event.from_, event.to) for event in told_of(session, Setting)] == [(own, usual)]
+    async with gone_on(tmp_path, sets=[f"model.name={own}"]) as (runtime, _):
+        assert runtime.active.name == own
+
+
+async def test_a_session_whose_model_is_gone_goes_on_with_the_usual_one_and_says_so(tmp_path: Path) -> None:
+    usual = f"scripted/{tmp_path / 'usual.json'}"
+    (tmp_path / "usual.json").write_text('{"steps": [{"text": "Hello."}]}')
+    async with opened(tmp_path, {"text": "Hello."}) as talk:
+        talk.submit("hi")
+        await talk.wait()
+    (tmp_path / "model.json").unlink()
+    config = paths().user_config
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(f"[model]\nname = {json.dumps(usual)}\n")
+    async with gone_on(tmp_path) as (runtime, session):
+        assert runtime.active.name == usual
+        (notice,) = told_of(session, Notice)
+        assert "model.json" in notice.message
+        assert f"{usual} answers" in notice.message
+
+
+async def test_why_a_model_was_chosen_is_told_no_more_when_another_one_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path, {"text": "Hello."}) as talk:
+        talk.submit("hi")
+        await talk.wait()
+    monkeypatch.setenv("GEMINI_API_KEY", "k" * 39)
+    chosen = open_runtime(cwd=tmp_path / "project")
+    assert any(chosen.active.name in told for told in chosen.notices)
+    chosen.set_model(f"scripted/{tmp_path / 'model.json'}")
+    assert chosen.why_model is None
+    assert not any("Using" in told for told in chosen.notices)
+    await chosen.aclose()
+    async with gone_on(tmp_path) as (runtime, _):
+        assert runtime.active.name == f"scripted/{tmp_path / 'model.json'}"
+        assert not any("Using" in told for told in runtime.notices)

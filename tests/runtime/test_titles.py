@@ -43,12 +43,12 @@ async def opened(tmp_path: Path, sets: Sequence[str] = ()) -> AsyncIterator[Conv
 
 async def say(talk: Conversation, prompt: str) -> None:
     talk.submit(prompt)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await talk.wait()
 
 
 async def titled(talk: Conversation) -> str:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await talk.titles.wait()
     return talk.session.title
 
@@ -105,7 +105,7 @@ async def test_a_small_model_that_cannot_be_opened_is_told_in_the_log_only(
 async def test_a_slow_title_holds_up_neither_the_next_prompt_nor_the_end(tmp_path: Path) -> None:
     slow = [Reply(text="Too late", delay_s=30)]
     async with ModelServer(slow) as server:
-        async with asyncio.timeout(20), opened(tmp_path, small(server)) as talk:
+        async with asyncio.timeout(60), opened(tmp_path, small(server)) as talk:
             await say(talk, "mend it")
             await say(talk, "go on")
             first = talk.session

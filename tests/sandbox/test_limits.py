@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -16,7 +15,8 @@ from aar.protocol.ports import SpawnResult
 from aar.safety.sandbox.masks import is_mask
 from aar.safety.spawn import ProcessSpawner
 from tests.spawn.conftest import WALLS, raise_wall, shell
-from tests.spawn.test_processes import TREE, gone, pids_in
+from tests.spawn.test_processes import TREE, pids_in
+from tests.support.waiting import gone, until
 
 ALL = ("none", *WALLS)
 
@@ -150,8 +150,8 @@ async def test_kill_9_of_aar_leaves_no_process_and_no_mask(wall: str, workspace:
     finally:
         parent.kill()
         parent.wait()
-    assert await gone(pids, 5)
-    deadline = time.monotonic() + 5
-    while {path.name for path in workspace.iterdir()} != before | {"pids"} and time.monotonic() < deadline:
-        await asyncio.sleep(0.02)
-    assert {path.name for path in workspace.iterdir()} == before | {"pids"}
+    assert await gone(pids)
+    await until(
+        lambda: {path.name for path in workspace.iterdir()} == before | {"pids"},
+        told=lambda: list(workspace.iterdir()),
+    )

@@ -240,13 +240,13 @@ async def test_whatever_is_no_sound_answer_is_no(
         spawner,
         tmp_path,
         lambda rule, scope: save_rule(base, policy, rule, scope),
-        timeout_s=2.0,
+        timeout_s=2.0 if "sleep" in body else 60.0,
     )
     began = time.monotonic()
     answer = await approver.decide(request_for(command="mkdir a"))
     assert answer.decision == "reject"
     assert why in (answer.feedback or "")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
 
 
 async def test_a_program_that_is_not_there_is_no(tmp_path: Path, spawner: ProcessSpawner) -> None:

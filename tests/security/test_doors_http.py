@@ -172,7 +172,7 @@ async def test_a_client_over_http_saves_no_rules_for_later_sessions(project: Pat
     async with acp(client, model=model, mode="ask") as server:
         opened = await server._new({"cwd": str(project), "mcpServers": []})
         prompt = {"sessionId": opened["sessionId"], "prompt": [{"type": "text", "text": "Go."}]}
-        await asyncio.wait_for(server._prompt(prompt), 20)
+        await asyncio.wait_for(server._prompt(prompt), 60)
     assert not {"allow:user", "allow:project"} & set(client.offered)
     assert not open_base(cwd=project).config.permissions.allow
 

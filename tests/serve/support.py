@@ -45,14 +45,14 @@ class Served:
 
     async def asked(self, session_id: str) -> dict[str, Any]:
         """Wait for a question and return it."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while not (found := (await self.get(f"/api/sessions/{session_id}/approvals"))["approvals"]):
                 await asyncio.sleep(0.02)
         return found[0]
 
     async def idle(self, session_id: str) -> dict[str, Any]:
         """Wait until nothing runs and return the state."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while (state := await self.get(f"/api/sessions/{session_id}"))["running"]:
                 await asyncio.sleep(0.02)
         return state
@@ -89,7 +89,7 @@ async def served(project: Path, model: str, **options: Any) -> AsyncIterator[Ser
     headers = {"authorization": f"Bearer {TOKEN}"}
     async with (
         serving(make_app(house, TOKEN, max_body=max_body), listening),
-        httpx2.AsyncClient(base_url=url, headers=headers, timeout=20, trust_env=False) as http,
+        httpx2.AsyncClient(base_url=url, headers=headers, timeout=60, trust_env=False) as http,
     ):
         try:
             yield Served(url, house, http)

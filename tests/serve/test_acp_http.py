@@ -15,6 +15,7 @@ from aar.transports.serve.listen import address, bound, serving
 from tests.acp.test_clients import STEPS, client
 from tests.cli.support import call, script
 from tests.serve.support import TOKEN
+from tests.support.waiting import until
 
 HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
 
@@ -65,7 +66,7 @@ async def test_the_official_client_gets_through_whole_turns(project: Path, tmp_p
         assert greeting.agent_info.name == "aar"
         session = await agent.new_session(cwd=str(project), mcp_servers=[])
         text = words("Edit it.")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             answer = await agent.prompt(prompt=[text], session_id=session.session_id)
         assert answer.stop_reason == "end_turn"
     assert (project / "notes.txt").read_text() == "remember the bread\n"
@@ -82,7 +83,7 @@ async def test_a_loaded_session_is_told_again_and_goes_on(project: Path, tmp_pat
             session_id = (await agent.new_session(cwd=str(project), mcp_servers=[])).session_id
             await agent.prompt(prompt=[text], session_id=session_id)
         told_to = client()
-        async with editor(url, told_to) as agent, asyncio.timeout(30):
+        async with editor(url, told_to) as agent, asyncio.timeout(60):
             await agent.initialize(protocol_version=1)
             await agent.load_session(cwd=str(project), session_id=session_id, mcp_servers=[])
             said = [update.content.text for update in told_to.updates if hasattr(update, "content")]
@@ -125,9 +126,7 @@ async def test_a_client_that_leaves_ends_what_it_began(project: Path, tmp_path: 
             text = words("Wait.")
             asking = asyncio.ensure_future(agent.prompt(prompt=[text], session_id=session_id))
             [remote] = served._remotes.values()
-            async with asyncio.timeout(20):
-                while not (project / "begun").exists():
-                    await asyncio.sleep(0.02)
+            await until(lambda: (project / "begun").exists())
         assert served._remotes == {}
         assert not remote.server.has_session(session_id)
         asking.cancel()

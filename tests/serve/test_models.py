@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.support import call, events, of_type, script, stored
 from tests.serve.support import TOKEN, Served, served
+from tests.support.waiting import until
 
 STEPS = (
     {"reasoning": "Let me look.", **call("read_file", "I read it.", path="notes.txt")},
@@ -182,10 +183,9 @@ async def test_a_run_ends_when_its_client_goes_away(project: Path, tmp_path: Pat
         for stream in (False, True):
             body = {"model": "aar", "messages": said("Wait."), "stream": stream}
             asking = asyncio.ensure_future(server.http.post("/v1/chat/completions", json=body))
-            async with asyncio.timeout(20):
-                while not (project / "begun").exists():
-                    await asyncio.sleep(0.02)
-                asking.cancel()
+            await until(lambda: (project / "begun").exists())
+            asking.cancel()
+            async with asyncio.timeout(60):
                 while any(one["open"] for one in (await server.get("/api/sessions"))["sessions"]):
                     await asyncio.sleep(0.02)
             (project / "begun").unlink()

@@ -22,7 +22,7 @@ EDIT = call("edit_file", "I change it.", path="notes.txt", old_text="milk", new_
 async def until(frames: Any, kind: str, **fields: Any) -> list[tuple[str | None, dict[str, Any]]]:
     """Take events up to the first of a kind."""
     seen: list[tuple[str | None, dict[str, Any]]] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for frame in frames:
             seen.append(frame)
             if frame[1]["type"] == kind and all(

@@ -9,6 +9,7 @@ import os
 import random
 import resource
 import signal
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ async def _write_for_ever(root: Path, out: int, sizes: int, limit: int | None) -
     _say(out, id=session.session_id)
     session.on_event(lambda event: _say(out, seq=event.seq) if event.seq and not session.degraded else None)
     if limit is not None:
+        sys.dont_write_bytecode = True  # half a compiled module would be kept for the next process
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     run = session.scope("R")

@@ -128,7 +128,7 @@ def test_lines_of_megabytes_are_read_from_the_end_and_as_a_whole(tmp_path: Path)
     session.close()
     began = time.process_time()
     assert texts(store.tail(session.session_id, 1)) == ["end"]
-    assert time.process_time() - began < 0.2
+    assert time.process_time() - began < 1
     assert [len(text) for text in texts(list(store.read(session.session_id)))] == [1_000_001] * 3 + [3]
     assert store.list()[0].events == 5
 

@@ -31,6 +31,7 @@ from aar.protocol.events import (
 from aar.protocol.state import AgentState, StopReason
 from aar.protocol.usage import Usage
 from tests.session.support import new_session, path_of, texts, user
+from tests.support.waiting import until
 
 
 async def _tick(times: int = 5) -> None:
@@ -327,12 +328,11 @@ async def test_the_journal_holds_the_last_of_a_stream_until_its_answer_is_stored
     run = session.scope("R")
     run.step = 1
     run.publish(StreamChunk(text="void"))
-    await asyncio.sleep(0.03)
-    assert "void" in journal.read_text()
+    await until(lambda: journal.exists() and "void" in journal.read_text())
     run.append(Retry(attempt=1, delay_s=0, error_kind="network", message="m", discard=True))
     assert not journal.exists()
     run.publish(StreamChunk(text="good"))
-    await asyncio.sleep(0.03)
+    await until(lambda: journal.exists() and "good" in journal.read_text())
     left = stream_journal.take_left_over(journal.parent)
     assert left == stream_journal.LeftOver("R", 1, "good", "")
     run.append(AssistantMessage(content="good"))

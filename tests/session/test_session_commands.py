@@ -87,7 +87,7 @@ def test_replay_shows_the_session_in_order(place: tuple[Path, Path]) -> None:
     assert shown.index("raise the number") < shown.index("I look.") < shown.index("All done.")
     began = time.monotonic()
     assert call(place, "sessions", "replay", one, "--speed", "1000").out == shown
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert call(place, "sessions", "replay", one, "--keep").code == 2
 
 

@@ -33,6 +33,7 @@ def test_a_full_disk_does_not_stop_the_session_and_nothing_is_lost(tmp_path: Pat
         store, session = new_session(tmp_path)
         seen: list[str | None] = []
         session.on_event(lambda event: seen.append(event.code) if isinstance(event, Notice) else None)
+        sys.dont_write_bytecode = True  # half a compiled module would be kept for the next process
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
         session.append(*(user(f"{number} " + "x" * 100) for number in range(50)))

@@ -13,7 +13,7 @@ from aar.config.schema import SandboxConfig
 from aar.protocol.ports import SpawnRequest
 from aar.runtime.background import Background
 from aar.safety.spawn import ProcessSpawner
-from tests.support.fakes import until
+from tests.support.waiting import until
 
 BUSY = "echo begun; until [ -e go ]; do sleep 0.05; done; mkdir .husky; echo out > ../out; echo end"
 

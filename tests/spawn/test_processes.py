@@ -19,33 +19,17 @@ from aar.protocol.errors import SandboxError
 from aar.protocol.ports import SpawnRequest
 from aar.safety.spawn import ProcessSpawner
 from tests.spawn.conftest import shell
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-async def gone(pids: list[int], within: float = 20) -> bool:
-    deadline = time.monotonic() + within
-    while any(map(alive, pids)):
-        if time.monotonic() > deadline:
-            return False
-        await asyncio.sleep(0.01)
-    return True
+from tests.support.waiting import alive, gone, until
 
 
 async def pids_in(file: Path, count: int) -> list[int]:
     """Wait until ``count`` process ids were written into ``file``."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if file.exists() and len(words := file.read_text().split()) >= count:
-            return [int(word) for word in words]
-        await asyncio.sleep(0.01)
-    raise AssertionError("the processes did not start")
+
+    def words() -> list[str]:
+        found = file.read_text().split() if file.exists() else []
+        return found if len(found) >= count else []
+
+    return [int(word) for word in await until(words, told=lambda: "the processes did not start")]
 
 
 async def test_output_and_exit_code_come_back(bare: ProcessSpawner, workspace: Path) -> None:
@@ -107,10 +91,9 @@ async def test_arguments_pass_byte_for_byte(bare: ProcessSpawner, workspace: Pat
 
 
 async def test_twenty_processes_run_side_by_side(bare: ProcessSpawner, workspace: Path) -> None:
-    began = time.monotonic()
-    results = await asyncio.gather(*(shell(bare, f"sleep 1; echo {n}", workspace) for n in range(20)))
+    all_here = "echo >> here; until [ $(wc -l < here) = 20 ]; do sleep 0.1; done"
+    results = await asyncio.gather(*(shell(bare, f"{all_here}; echo {n}", workspace) for n in range(20)))
     assert [result.output for result in results] == [f"{n}\n".encode() for n in range(20)]
-    assert time.monotonic() - began < 18
 
 
 async def test_each_process_leads_a_session_and_group_of_its_own(
@@ -129,7 +112,7 @@ async def test_the_shell_s_end_is_the_end_though_a_child_holds_the_pipe(
     began = time.monotonic()
     result = await shell(bare, "sleep 50 & echo $! > pid; echo started", workspace)
     assert (result.output, result.exit_code) == (b"started\n", 0)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40
     assert await gone(await pids_in(workspace / "pid", 1))
 
 
@@ -138,8 +121,8 @@ TREE = "sleep 50 & echo $! >> pids; setsid sleep 51 & echo $! >> pids; (setsid s
 
 async def test_a_timeout_kills_the_tree_and_keeps_the_output(bare: ProcessSpawner, workspace: Path) -> None:
     began = time.monotonic()
-    result = await shell(bare, TREE, workspace, timeout_s=0.5)
-    assert time.monotonic() - began < 25
+    result = await shell(bare, TREE, workspace, timeout_s=2)
+    assert time.monotonic() - began < 45
     assert result.timed_out
     assert result.output == b"begun\n"
     assert await gone(await pids_in(workspace / "pids", 3))
@@ -160,13 +143,14 @@ async def test_what_ignores_the_polite_signal_is_killed_too(bare: ProcessSpawner
     pids = await pids_in(workspace / "pids", 2)
     began = time.monotonic()
     await process.kill()
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 45
     assert await gone([*pids, process.pid])
 
 
 async def test_a_stopped_process_is_killed_too(bare: ProcessSpawner, workspace: Path) -> None:
     process = await bare.start(SpawnRequest(("sh", "-c", "kill -STOP $$"), workspace))
-    await asyncio.sleep(0.1)
+    state = Path(f"/proc/{process.pid}/stat")
+    await until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
     await process.kill()
     assert await gone([process.pid])
 
@@ -263,7 +247,7 @@ async def test_output_without_end_keeps_head_and_tail_in_little_memory(
 
 
 async def test_a_timeout_ends_output_without_end(bare: ProcessSpawner, workspace: Path) -> None:
-    result = await shell(bare, "yes", workspace, timeout_s=0.4, max_output=1_000)
+    result = await shell(bare, "yes", workspace, timeout_s=2, max_output=1_000)
     assert result.timed_out
     assert result.truncated
 

@@ -252,7 +252,7 @@ class World:
         )
 
     async def run(self, prompt: str = "Do it.", **options: Any) -> RunResult:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.agent.run(prompt, self.session, **options)
 
     def start(self, prompt: str = "Do it.") -> asyncio.Task[RunResult]:
@@ -279,13 +279,6 @@ class World:
         """Types of the stored events, without states and what precedes the prompt."""
         types = [event.type for event in self.events if event.type != "state"]
         return types[types.index("user_message") + 1 :] if "user_message" in types else types
-
-
-async def until(true: Callable[[], Any], seconds: float = 40) -> None:
-    """Let the loop run until ``true()``."""
-    async with asyncio.timeout(seconds):
-        while not true():
-            await asyncio.sleep(0.001)
 
 
 def done(output: str = "ok", **fields: Any) -> ToolOutcome:

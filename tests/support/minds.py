@@ -101,7 +101,7 @@ class Place:
         self.agent: Agent = runtime.agent(session)
 
     async def run(self, prompt: str = "Do it.") -> RunResult:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await self.agent.run(prompt, self.session)
 
     def of(self, *types: str, agent: str | None = None) -> list[Any]:

@@ -26,6 +26,7 @@ from aar.tools.builtin.terminal_text import plain_text, shorten
 from aar.tools.foreground import Foreground
 from aar.tools.output_store import OutputStore
 from aar.tools.schema import validate_arguments
+from tests.support.waiting import until
 
 
 async def no_answer(_question: str, _options: object) -> None:
@@ -94,9 +95,9 @@ async def test_a_failing_command_tells_its_exit_code_and_is_no_tool_error(bench:
 
 async def test_a_timeout_keeps_the_output_and_says_how_to_go_on(bench: Bench) -> None:
     began = time.monotonic()
-    outcome = await bench.bash("echo part; sleep 60", timeout_s=0.4)
+    outcome = await bench.bash("echo part; sleep 60", timeout_s=2)
     assert time.monotonic() - began < 30
-    assert outcome.output.startswith("Error [timeout]: the command was killed after 0.4 s")
+    assert outcome.output.startswith("Error [timeout]: the command was killed after 2 s")
     assert outcome.output.endswith("part")
     assert "background" in outcome.output
     assert (outcome.is_error, outcome.category) == (True, ToolCategory.TIMEOUT)
@@ -107,8 +108,7 @@ async def test_a_command_that_is_sent_to_the_background_goes_on_past_its_timeout
     context = bench.context(foreground=foreground)
     os.mkfifo(bench.folder / "fifo")
     work = asyncio.create_task(bench.bash("echo begun; read < fifo; echo over", context, timeout_s=30))
-    while "begun" not in "".join(bench.progress):
-        await asyncio.sleep(0.01)
+    await until(lambda: "begun" in "".join(bench.progress))
     assert foreground.send_back() == 1
     outcome = await work
     assert outcome.output.startswith("begun\nThe user sent this command to the background")
@@ -125,8 +125,7 @@ async def test_a_command_that_is_sent_to_the_background_goes_on_past_its_timeout
 
 async def test_a_cancelled_command_dies_also_where_it_could_go_to_the_background(bench: Bench) -> None:
     work = asyncio.create_task(bench.bash("echo $$; sleep 60", bench.context(foreground=Foreground())))
-    while not bench.progress:
-        await asyncio.sleep(0.01)
+    await until(lambda: bench.progress)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
@@ -135,8 +134,8 @@ async def test_a_cancelled_command_dies_also_where_it_could_go_to_the_background
 
 
 async def test_the_timeout_comes_from_the_settings_when_none_is_given(bench: Bench) -> None:
-    outcome = await bench.bash("sleep 60", bench.context(settings={"bash.timeout": 0.2}))
-    assert "after 0.2 s" in outcome.output
+    outcome = await bench.bash("sleep 60", bench.context(settings={"bash.timeout": 2}))
+    assert "after 2 s" in outcome.output
 
 
 async def test_long_output_is_cut_and_can_be_read_in_full(bench: Bench) -> None:
@@ -173,13 +172,15 @@ async def test_colours_progress_bars_and_broken_bytes_become_plain_text(bench: B
 
 
 async def test_progress_is_shown_while_the_command_runs(bench: Bench) -> None:
+    began = time.monotonic()
     await bench.bash("for n in 1 2 3 4 5 6 7 8; do echo line $n; sleep 0.05; done")
+    most = (time.monotonic() - began) / 0.1 + 1
     assert bench.progress[0].startswith("line 1")
-    assert 2 <= len(bench.progress) <= 6
+    assert 2 <= len(bench.progress) <= most, "at most every tenth of a second"
 
 
 async def test_no_input_can_be_read(bench: Bench) -> None:
-    assert (await bench.bash("read answer || echo nothing", timeout_s=5)).output == "nothing"
+    assert (await bench.bash("read answer || echo nothing", timeout_s=60)).output == "nothing"
 
 
 async def test_plan_mode_is_read_only(tmp_path: Path) -> None:
@@ -200,10 +201,8 @@ async def test_plan_mode_is_read_only(tmp_path: Path) -> None:
 
 async def test_cancelling_a_command_leaves_no_file_and_no_process(bench: Bench, tmp_path: Path) -> None:
     task = asyncio.create_task(bench.bash("echo $$ > pid; exec sleep 60"))
-    while not (bench.folder / "pid").exists():
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.05)
-    pid = (bench.folder / "pid").read_text().strip()
+    file = bench.folder / "pid"
+    pid = await until(lambda: file.exists() and file.read_text().strip())
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -214,7 +213,8 @@ async def test_cancelling_a_command_leaves_no_file_and_no_process(bench: Bench, 
 async def test_a_background_command_is_read_and_ended(bench: Bench) -> None:
     started = await bench.bash("echo up; sleep 60", background=True)
     assert "shell_1" in started.output
-    first = await shell.show_output(BashOutputArgs(shell_id="shell_1", wait_s=0.3), bench.context())
+    await until(bench.background["shell_1"].output)
+    first = await shell.show_output(BashOutputArgs(shell_id="shell_1", wait_s=0), bench.context())
     assert first.output == "up\nshell_1 is still running."
     began = time.monotonic()
     ended = await shell.end_shell(KillShellArgs(shell_id="shell_1"), bench.context())
@@ -226,7 +226,7 @@ async def test_a_background_command_is_read_and_ended(bench: Bench) -> None:
 
 async def test_a_background_command_that_ended_tells_its_exit_code(bench: Bench) -> None:
     await bench.bash("echo done; exit 2", background=True)
-    outcome = await shell.show_output(BashOutputArgs(shell_id="shell_1", wait_s=5), bench.context())
+    outcome = await shell.show_output(BashOutputArgs(shell_id="shell_1", wait_s=60), bench.context())
     assert outcome.output == "done\nshell_1 has ended, exit code: 2"
     assert outcome.exit_code == 2
     assert (

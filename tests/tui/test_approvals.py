@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from aar.transports.tui.approvals import ApprovalPanel, panel, view
 from aar.transports.tui.approvals.input import AnswerInput
 from aar.transports.tui.approvals.lines import LinesView, fold
 from aar.transports.tui.prompt import PromptArea
+from tests.tui.screens import until
 
 ALL = ("once", "session", "project", "user")
 
@@ -225,7 +225,7 @@ async def test_always_is_taken_only_where_it_is_offered() -> None:
 async def test_keys_go_to_the_draft_until_nothing_was_typed_for_a_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(panel, "STILL_S", 0.8)
+    monkeypatch.setattr(panel, "STILL_S", 600)
     app = Desk()
     async with app.run_test() as pilot:
         await show(pilot, asked(), focus=False)
@@ -234,9 +234,9 @@ async def test_keys_go_to_the_draft_until_nothing_was_typed_for_a_moment(
             await pilot.pause(0.02)
         assert app.answers == []
         assert app.area.text == "yyyyy"
-        begin = time.monotonic()
-        while not app.panel.has_focus and time.monotonic() - begin < 40:
-            await pilot.pause(0.02)
+        monkeypatch.setattr(panel, "STILL_S", 0.1)
+        app.panel._wait_for_stillness()
+        await until(pilot, lambda: app.panel.has_focus)
         await pilot.press("y")
         await pilot.pause()
         assert app.answers == [("r1", "allow", {"scope": "once"})]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from aar.transports.tui.palette import Palette, needs_words, ranked
 from aar.transports.tui.prompt import PromptArea
 from aar.transports.tui.results import ResultView, draw, lines_of, passes_by
 from aar.transports.tui.screens.picker import Picker, Row
-from tests.tui.screens import screen_text
+from tests.tui.screens import screen_text, until
 
 
 @pytest.fixture
@@ -43,14 +42,6 @@ async def screen(project: Path, *steps: dict[str, Any]) -> AsyncIterator[Pilot[i
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.connection is not None and app.commanding.ready)
         yield pilot
-
-
-async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 40) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, screen_text(pilot.app)
-        await pilot.pause(0.02)
 
 
 async def enter(pilot: Pilot[int], line: str) -> None:

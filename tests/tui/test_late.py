@@ -10,7 +10,8 @@ from textual import events
 from textual.css.query import NoMatches
 from textual.widgets import Input
 
-from tests.tui.test_screens import opened, project, until
+from tests.tui.screens import until
+from tests.tui.test_screens import opened, project
 
 __all__ = ["project"]
 

@@ -73,6 +73,15 @@ def test_a_draft_that_was_sent_does_not_come_back(tmp_path: Path) -> None:
     assert DraftStore(tmp_path / "drafts", tmp_path).take() is None
 
 
+def test_what_a_thread_writes_when_the_screen_has_ended_changes_nothing(tmp_path: Path) -> None:
+    first = DraftStore(tmp_path / "drafts", tmp_path)
+    first.save({"text": "all of it"})
+    first.close()
+    first.save({"text": "a part"})
+    first.clear()
+    assert DraftStore(tmp_path / "drafts", tmp_path).take() == {"text": "all of it"}
+
+
 def test_two_screens_of_one_project_keep_their_own_drafts(tmp_path: Path) -> None:
     stores = [DraftStore(tmp_path / "drafts", tmp_path) for _ in range(2)]
     for number, store in enumerate(stores):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,17 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from aar.protocol.events import ApprovalRequest, ContextEvent, Event, ToolResult, UserMessage
+from aar.protocol.events import Approval, ApprovalRequest, ContextEvent, Event, ToolResult, UserMessage
 from aar.protocol.messages import ImageBlock, TextBlock
 from aar.safety.spawn import ProcessSpawner
 from aar.transports.tui.app import AarApp
 from aar.transports.tui.approvals import ApprovalPanel
 from aar.transports.tui.blocks import ToolBlock
-from aar.transports.tui.prompt import PromptArea, outside
+from aar.transports.tui.prompt import PromptArea, controller, outside
 from aar.transports.tui.prompt.hint import HintLine
 from aar.transports.tui.prompt.history_search import HistorySearch
 from aar.transports.tui.prompt.queue_panel import QueuePanel
-from tests.tui.screens import screen_text
+from tests.tui.screens import screen_text, until
 from tests.tui.test_prompt_parts import PNG
 
 SLOW = {"text": "Slow answer. " * 200, "chunk_chars": 2, "chunk_delay_ms": 50}
@@ -52,14 +52,6 @@ async def screen(project: Path, *steps: dict[str, Any], **kwargs: Any) -> AsyncI
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.connection is not None and app.prompting.conversation is not None)
         yield pilot
-
-
-async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 40) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, screen_text(pilot.app)
-        await pilot.pause(0.02)
 
 
 def conversation(pilot: Pilot[int]) -> Any:
@@ -119,16 +111,18 @@ async def test_escape_interrupts_and_brings_unheard_words_back(project: Path) ->
         assert "1. later" in screen_text(pilot.app)
 
 
-async def test_a_second_escape_offers_to_go_back_and_a_late_one_does_not(project: Path) -> None:
+async def test_a_second_escape_offers_to_go_back_and_a_late_one_does_not(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with screen(project) as pilot:
         offered: list[int] = []
         app = pilot.app
         assert isinstance(app, AarApp)
         app.offer_rewind = lambda: offered.append(1)
-        await pilot.press(*"text", "escape")
-        await pilot.pause(0.7)
-        await pilot.press("escape")
+        monkeypatch.setattr(controller, "REWIND_S", 0)
+        await pilot.press(*"text", "escape", "escape")
         assert offered == []
+        monkeypatch.setattr(controller, "REWIND_S", 60)
         await pilot.press("escape")
         assert offered == [1]
         assert area(pilot).text == "text"
@@ -293,6 +287,11 @@ async def test_a_hard_stop_is_asked_about_also_where_the_user_typed_it(project: 
         panel.focus()
         await pilot.press("n")
         await until(pilot, lambda: "you did not allow it" in screen_text(pilot.app))
+        (asked,) = stored(pilot, ApprovalRequest)
+        assert (asked.tool_name, asked.scopes) == ("bash", ("once",))
+        (answer,) = stored(pilot, Approval)
+        assert (answer.request_id, answer.decision, answer.by) == (asked.request_id, "reject", "user")
+        assert stored(pilot, ContextEvent) == [], "it did not run"
 
 
 async def test_an_approval_reaches_its_call_and_a_wrong_rule_is_told(project: Path) -> None:
@@ -334,8 +333,10 @@ async def test_what_was_queued_is_not_lost_when_the_screen_ends(project: Path) -
         await begin_slow_run(pilot)
         await pilot.press(*"steer", "enter", *"later", "ctrl+s", *"draft")
         await pilot.pause()
+        assert [text for text, _ in said(pilot)] == ["go"]
     async with screen(project) as pilot:
         await until(pilot, lambda: area(pilot).text == "steer\n\nlater\n\ndraft")
+        assert said(pilot) == [], "nothing is sent unasked"
 
 
 async def test_the_draft_is_on_disk_within_a_moment(project: Path, clean_environment: Path) -> None:

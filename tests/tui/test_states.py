@@ -14,8 +14,8 @@ from aar.transports.tui.app import AarApp
 from aar.transports.tui.approvals import ApprovalPanel
 from aar.transports.tui.side_panel import SidePanel
 from aar.transports.tui.transcript import Transcript
-from tests.tui.screens import FOLDER, UPDATING, assert_screen, screen_text
-from tests.tui.test_screens import opened, project, say, until
+from tests.tui.screens import FOLDER, UPDATING, assert_screen, screen_text, until
+from tests.tui.test_screens import opened, project, say
 
 __all__ = ["project"]
 
@@ -64,8 +64,9 @@ def still(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.split("\n"))
 
 
-async def shoot(pilot: Pilot[int], name: str) -> None:
+async def shoot(pilot: Pilot[int], name: str) -> set[str]:
     """Compare the state at each size; the whole screen is as wide as it should be, and nothing acts on it."""
+    compared = {f"state-{name}-{columns}x{rows}" for columns, rows in SIZES}
     for columns, rows in SIZES:
         await pilot.resize_terminal(columns, rows)
         # A size that changed is drawn once more when it is quiet.
@@ -85,15 +86,17 @@ async def shoot(pilot: Pilot[int], name: str) -> None:
         shown = screen_text(pilot.app)
         assert not set(shown) & set("\x1b\x07\x9b\r\u202e\u202c")
         assert_screen(pilot.app, f"state-{name}-{columns}x{rows}", still)
+    return compared
 
 
-async def over(app: AarApp, pilot: Pilot[int], key: str, name: str) -> None:
+async def over(app: AarApp, pilot: Pilot[int], key: str, name: str) -> set[str]:
     await pilot.press(key)
     await until(pilot, lambda: len(app.screen_stack) > 1)
     await pilot.pause(0.3)
-    await shoot(pilot, name)
+    compared = await shoot(pilot, name)
     await pilot.press("escape")
     await until(pilot, lambda: len(app.screen_stack) == 1)
+    return compared
 
 
 async def test_the_main_states_of_the_screen(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,29 +107,29 @@ async def test_the_main_states_of_the_screen(project: Path, monkeypatch: pytest.
     async with opened(project, *STEPS, mode="edit") as (app, pilot):
         if app.conversation is None or app.conversation.runtime.wall() != "bubblewrap":
             pytest.skip("the pictures show bubblewrap")
-        await shoot(pilot, "start")
+        compared = await shoot(pilot, "start")
         app.prompting.area.set_text(f"Change the words {HOSTILE}")
         await pilot.press("enter")
         await until(pilot, lambda: app.connection and app.connection.presenter.status.pending)
         await until(pilot, lambda: app.query_one(ApprovalPanel).display)
         await until(pilot, lambda: "y once" in screen_text(app))  # it takes keys a moment later
         await pilot.pause(0.2)
-        await shoot(pilot, "approval")
+        compared |= await shoot(pilot, "approval")
         app.query_one(ApprovalPanel).focus()
         await until(pilot, lambda: app.query_one(ApprovalPanel).has_focus)
         await pilot.pause(1.0)
         await pilot.press("n")
         await until(pilot, lambda: app.conversation and app.conversation.last_result)
         await pilot.pause(0.2)
-        await shoot(pilot, "answer")
+        compared |= await shoot(pilot, "answer")
         app.query_one(Transcript).focus()
         await pilot.press("home")
-        await shoot(pilot, "top")
+        compared |= await shoot(pilot, "top")
         await pilot.press("f9")
-        await over(app, pilot, "ctrl+p", "palette")
-        await over(app, pilot, "f3", "sessions")
-        await over(app, pilot, "f5", "changes")
-        await over(app, pilot, "f1", "keys")
+        compared |= await over(app, pilot, "ctrl+p", "palette")
+        compared |= await over(app, pilot, "f3", "sessions")
+        compared |= await over(app, pilot, "f5", "changes")
+        compared |= await over(app, pilot, "f1", "keys")
         await pilot.press("f2")
         await until(pilot, lambda: not app.query_one(SidePanel).display)
         await say(app, pilot, "again")
@@ -135,4 +138,5 @@ async def test_the_main_states_of_the_screen(project: Path, monkeypatch: pytest.
         await until(pilot, lambda: app.connection and not app.connection.presenter.status.working)
         await pilot.press("end")
         await until(pilot, lambda: "the server says" in screen_text(app))
-        await shoot(pilot, "error")
+        compared |= await shoot(pilot, "error")
+    assert compared == {file.stem for file in FOLDER.glob("state-*.txt")}

@@ -8,13 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+from tests.support.waiting import wait_until
 
 WAIT_S = 30.0
 
@@ -72,21 +71,21 @@ class Terminal:
         self.tmux("send-keys", "-l", text)
 
     def until(self, *texts: str, how: Callable[..., bool] = all, gone: bool = False) -> str:
-        end = time.monotonic() + WAIT_S
-        while True:
+        shown = ""
+
+        def stands() -> bool:
+            nonlocal shown
             shown = self.screen()
-            if how((text in shown) is not gone for text in texts):
-                return shown
-            assert time.monotonic() < end, f"{texts} {'still there' if gone else 'missing'}:\n{shown}"
-            time.sleep(0.05)
+            return how((text in shown) is not gone for text in texts)
+
+        wait_until(stands, WAIT_S, lambda: f"{texts} {'still there' if gone else 'missing'}:\n{shown}")
+        return shown
 
     def ended(self, code: int) -> None:
         self.until(f"EXIT={code}")
-        end = time.monotonic() + WAIT_S
-        while not (self.folder / "after").exists() or not (self.folder / "after").read_text():
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        assert (self.folder / "after").read_text() == (self.folder / "before").read_text()
+        after = self.folder / "after"
+        wait_until(lambda: after.exists() and after.read_text())
+        assert after.read_text() == (self.folder / "before").read_text()
 
     def stop(self) -> None:
         if self._socket.exists():
@@ -95,6 +94,8 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed (apt-get install tmux)")
     # Short, for the path of a socket has about a hundred bytes.
     made = Terminal(tmp_path_factory.mktemp("t"))
     yield made
@@ -124,7 +125,9 @@ def test_a_pasted_megabyte_becomes_a_chip_and_keys_are_answered(terminal: Termin
     terminal.tmux("paste-buffer", "-p", "-b", "big")
     terminal.until("lines]")
     terminal.type("after")
-    terminal.until("after")
+    shown = terminal.until("after")
+    assert "[pasted 25,000 lines]after" in shown
+    assert "one line of a long text" not in shown
 
 
 def test_a_storm_of_sizes_leaves_a_whole_screen(terminal: Terminal) -> None:
@@ -192,10 +195,7 @@ def test_ctrl_z_suspends_and_comes_back(terminal: Terminal) -> None:
     state = Path(f"/proc/{terminal.pid}/stat")
     if not state.exists():
         pytest.skip("needs /proc")
-    end = time.monotonic() + WAIT_S
-    while state.read_text().rpartition(")")[2].split()[0] != "T":
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
     os.kill(terminal.pid, signal.SIGCONT)
     terminal.until("half a prom", "send")
     terminal.type("pt")

@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 WAIT_S = 30.0
 SLOW: dict[str, Any] = {"text": "word " * 4000, "chunk_chars": 5, "chunk_delay_ms": 20}
 
@@ -82,22 +84,20 @@ class Pty:
 
     def ended(self, *, reading: bool = False) -> int:
         end = time.monotonic() + WAIT_S
-        while self.process.poll() is None:
+        while reading and self.process.poll() is None:
             assert time.monotonic() < end, "it hangs"
-            if reading and select.select([self.ours], [], [], 0.05)[0]:
+            if select.select([self.ours], [], [], 0.05)[0]:
                 try:
                     os.read(self.ours, 65536)
                 except OSError:
                     reading = False
-            elif not reading:
-                time.sleep(0.02)
-        return self.process.returncode
+        return self.process.wait(WAIT_S)
 
     def until_full(self) -> None:
         """Wait until the terminal takes nothing more: what lies in it stays the same."""
         end = time.monotonic() + WAIT_S
         waiting, same = 0, 0
-        while same < 10:
+        while same < 30:
             assert time.monotonic() < end, waiting
             before, waiting = waiting, self._unread()
             same = same + 1 if waiting == before > 0 else 0
@@ -167,10 +167,7 @@ def test_a_command_that_runs_ends_with_the_terminal(made: list[Pty], tmp_path: P
     screen.close()
     assert screen.ended() == 128 + signal.SIGHUP
     assert screen.kinds()[-2:] == ["tool_result", "state"]
-    end = time.monotonic() + WAIT_S
-    while left := alive(f"sleep\0{word}"):
-        assert time.monotonic() < end, left
-        time.sleep(0.02)
+    wait_until(lambda: not alive(f"sleep\0{word}"), told=lambda: alive(f"sleep\0{word}"))
     assert not (screen.project / "never").exists()
 
 

@@ -153,7 +153,8 @@ def test_text_that_markdown_would_hide_is_shown() -> None:
     assert "deep" in "".join(text_of(">" * 40 + " deep"))
 
 
-def test_an_open_piece_is_drawn_again_but_not_what_is_closed() -> None:
+def test_an_open_piece_is_drawn_again_but_not_what_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aar.transports.tui.transcript.stream._BUDGET_S", 60)
     stream = MarkdownStream(40)
     stream.update("para one\n\npara two\n\nopen\n", budget_s=9)
     kept = stream.lines[:3]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -217,16 +217,12 @@ class RuntimeExtensions:
 
     def specs(self, allowed: Callable[[str], bool]) -> tuple[ToolSpec, ...]:
         """Return the tools of extensions that the settings and ``allowed`` let through."""
-        enabled = self._runtime.config.tools.enabled
-        return tuple(
-            spec
-            for spec in self._specs.values()
-            if (enabled is None or spec.name in enabled) and allowed(spec.name)
-        )
+        return tuple(spec for spec in self._specs.values() if self.lets_call(spec.name, allowed))
 
-    def callable_names(self, names: Container[object], allowed: Callable[[str], bool]) -> Container[object]:
-        """Return ``names``, and those of extensions that the settings and ``allowed`` let through."""
-        return _Names(names, lambda name: any(spec.name == name for spec in self.specs(allowed)))
+    def lets_call(self, name: str, allowed: Callable[[str], bool]) -> bool:
+        """Tell whether a tool comes from an extension, and the settings and ``allowed`` let it through."""
+        enabled = self._runtime.config.tools.enabled
+        return name in self._specs and (enabled is None or name in enabled) and allowed(name)
 
     def replaces(self, part: PartName) -> bool:
         """Tell whether an extension that was loaded replaces a part."""
@@ -304,17 +300,6 @@ def with_layers(manager: ExtensionManager, prompt: SystemPrompt) -> SystemPrompt
         for name, text in extension.registered.prompts
     )
     return replace(prompt, layers=(*prompt.layers, *layers)) if layers else prompt
-
-
-@dataclass(frozen=True)
-class _Names:
-    """A set of names that grows with what is loaded."""
-
-    names: Container[object]
-    more: Callable[[str], bool]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.names or (isinstance(name, str) and self.more(name))
 
 
 def _call_all(listeners: list[Callable[[], None]]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from aar.core.verify_checks import CheckResult, Checks, Evidence
+from aar.core.verify_output import shortened
 from aar.orchestration.delegate import Delegation
 from aar.orchestration.plan_prompts import again_prompt, replan_prompt, step_prompt
 from aar.orchestration.plan_run import Attempt
@@ -17,7 +18,7 @@ from aar.protocol.messages import TextBlock
 from aar.protocol.state import StopReason
 from aar.runtime.judge import make_judge
 from aar.runtime.plan.state import store
-from aar.runtime.questions import make_ask
+from aar.runtime.questions import ASK_TOOL, make_ask
 from aar.tools.criteria import parse_criterion
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class SessionCrew:
         limits = self.agent.limits
         ask = None
         if self.runtime.interactive:
-            call = ToolCall(call_id=new_id(), tool_name="ask_user")
+            call = ToolCall(call_id=new_id(), tool_name=ASK_TOOL)
             ask = make_ask(self.agent.approvals, call, self.record)
         judge = make_judge(
             self.runtime, self.session, (lambda usage, cost: None) if limits is None else limits.count
@@ -153,9 +154,7 @@ class SessionCrew:
         result = await self._checks[item.id].check(criterion, self._evidence.get(item.id, Evidence()))
         command = criterion.kind == "command"
         stop = StopReason.DENIED if result.unknown and command else None
-        text = f"Check: {result.command}\n{result.output}"
-        if len(text) > _CHECK_CHARS:
-            text = f"{text[: _CHECK_CHARS // 3]}\n…\n{text[-_CHECK_CHARS * 2 // 3 :]}"
+        text = shortened(f"Check: {result.command}\n{result.output}", _CHECK_CHARS)
         never = result.unknown or (command and result.exit_code is None and not result.passed)
         return Attempt(result.passed, text, None if result.passed else stop, hopeless=never)
 

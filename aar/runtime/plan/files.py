@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from aar.memory.session_store import SessionStore
-from aar.protocol.errors import ConfigurationError, StorageError
+from aar.protocol.errors import ConfigurationError
 from aar.protocol.events import PlanEvent, parse_event
 
 _MARKS = (b'"type":"plan"', b'"kind":"plan"')
@@ -28,18 +29,17 @@ def stored_plan(store: SessionStore, session_id: str) -> PlanEvent | None:
         event = parse_event(last)
     except ValueError:
         return None
-    found = isinstance(event, PlanEvent) and event.agent_id == "main" and event.stage != "dropped"
-    return event if found and isinstance(event, PlanEvent) else None
+    if not isinstance(event, PlanEvent) or event.agent_id != "main" or event.stage == "dropped":
+        return None
+    return event
 
 
-def plans(store: SessionStore, workspace: Path | None) -> list[tuple[str, str, PlanEvent]]:
-    """Return id, title and plan of each session that has one, last written first."""
-    found: list[tuple[str, str, PlanEvent]] = []
+def plans(store: SessionStore, workspace: Path | None) -> Iterator[tuple[str, str, PlanEvent]]:
+    """Yield id, title and plan of each session that has one, last written first; each file is read then."""
     for info in store.list(workspace)[:_MOST_SESSIONS]:
         plan = stored_plan(store, info.id)
         if plan is not None:
-            found.append((info.id, info.title or "", plan))
-    return found
+            yield info.id, info.title or "", plan
 
 
 def find_plan(store: SessionStore, workspace: Path, prefix: str | None) -> tuple[str, PlanEvent]:
@@ -49,16 +49,14 @@ def find_plan(store: SessionStore, workspace: Path, prefix: str | None) -> tuple
         ConfigurationError: There is no such session, or it has no plan.
     """
     if prefix is None:
-        known = plans(store, workspace)
-        if not known:
-            raise ConfigurationError(
-                'No session of this folder has a plan; `aar run --mode plan "GOAL"` makes one.'
-            )
-        return known[0][0], known[0][2]
-    try:
-        session_id = store.find(prefix)
-    except StorageError as error:
-        raise ConfigurationError(str(error)) from error
+        for session_id, _, plan in plans(store, workspace):
+            return session_id, plan
+        raise ConfigurationError(
+            'No session of this folder has a plan; `aar run --mode plan "GOAL"` makes one.'
+        )
+    from aar.runtime.sessions import find_session
+
+    session_id = find_session(store, prefix)
     plan = stored_plan(store, session_id)
     if plan is None:
         raise ConfigurationError(f"Session {session_id} has no plan; `aar plan list` shows those that have.")

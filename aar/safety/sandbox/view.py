@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
@@ -51,7 +52,7 @@ def windows_subsystem() -> bool:
         return False
 
 
-class ViewWall:
+class ViewWall(ABC):
     """What the walls of namespaces have in common; subclasses say who makes the view."""
 
     name: ClassVar[str]
@@ -143,9 +144,9 @@ class ViewWall:
         absent, guarded = tuple(protection.absent), tuple(protection.guarded)
         return Fence(steps, None, (), absent, guarded, protection.granted)
 
+    @abstractmethod
     def _maker(self, *, own_network: bool) -> dict[str, object]:
         """Return the steps that say who makes the view, and whether with a network of its own."""
-        raise NotImplementedError
 
     def weaken(self, probe: Probe) -> bool:
         """Give up the session's network, then the own ``/proc``: containers often forbid one of them."""

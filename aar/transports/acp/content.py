@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from aar.protocol.messages import ContentBlock, ImageBlock, ResourceBlock, TextBlock
-from aar.transports.acp.messages import RpcError, invalid_params
+from aar.transports.acp.messages import RpcError, invalid_params, is_array, is_object
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _MENTIONABLE = re.compile(r"[^\s@,;:!?'\"()<>]+")
@@ -28,14 +28,14 @@ def prompt_content(blocks: object, root: Path) -> tuple[ContentBlock, ...]:
     Raises:
         RpcError: A block is none, or of a kind that no model of aar takes.
     """
-    if not isinstance(blocks, list) or not blocks:
+    if not is_array(blocks) or not blocks:
         raise invalid_params("prompt must be a list of at least one content block")
     content: list[ContentBlock] = []
     texts: list[str] = []
-    for place, block in enumerate(blocks):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        if not isinstance(block, dict):
+    for place, block in enumerate(blocks):
+        if not is_object(block):
             raise invalid_params(f"prompt[{place}] is no content block")
-        made = _block(block, place, root)  # pyright: ignore[reportUnknownArgumentType]
+        made = _block(block, place, root)
         if isinstance(made, str):
             texts.append(made)
         else:
@@ -86,19 +86,18 @@ def _image(mime_type: object, data: str, uri: object) -> ImageBlock:
 
 
 def _resource(resource: object, root: Path) -> ContentBlock:
-    if not isinstance(resource, dict):
+    if not is_object(resource):
         raise RpcError(0, "resource must be an object")
-    told: dict[str, Any] = resource  # pyright: ignore[reportUnknownVariableType]
-    uri = _text(told, "uri")
-    if isinstance(told.get("text"), str):
-        media_type = told.get("mimeType")
+    uri = _text(resource, "uri")
+    if isinstance(resource.get("text"), str):
+        media_type = resource.get("mimeType")
         name = _shown(uri, root)
         return ResourceBlock(
             uri=name,
-            text=told["text"],
+            text=resource["text"],
             media_type=media_type if isinstance(media_type, str) else "text/plain",
         )
-    return _image(told.get("mimeType"), _text(told, "blob"), uri)
+    return _image(resource.get("mimeType"), _text(resource, "blob"), uri)
 
 
 def _file_path(uri: str) -> str | None:

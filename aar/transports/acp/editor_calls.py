@@ -12,7 +12,7 @@ from typing import Any
 from aar.safety.files import WorkspaceFiles
 from aar.transports.acp.editor_files import EditorFiles
 from aar.transports.acp.greeting import ClientCapabilities
-from aar.transports.acp.messages import CANCELLED, INTERNAL_ERROR, RpcError
+from aar.transports.acp.messages import CANCELLED, INTERNAL_ERROR, RpcError, object_of
 from aar.transports.acp.rpc import Connection
 
 _TIMEOUT_S = 30.0
@@ -50,8 +50,7 @@ class EditorCalls:
             asked.cancel()
 
     def _read(self, path: str) -> str:
-        answer = self._ask("fs/read_text_file", {"path": path})
-        text = answer.get("content") if isinstance(answer, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        text = object_of(self._ask("fs/read_text_file", {"path": path})).get("content")
         if not isinstance(text, str):
             raise RpcError(INTERNAL_ERROR, "it gave no text")
         return text

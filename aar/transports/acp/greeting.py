@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aar import __version__
-from aar.transports.acp.messages import invalid_params
+from aar.transports.acp.messages import invalid_params, object_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,21 +34,17 @@ class ClientCapabilities:
 
     def __init__(self, params: dict[str, Any] | None = None, *, here: bool = True) -> None:
         params = params or {}
-        told = _object(params.get("clientCapabilities"))
-        files, session = _object(told.get("fs")), _object(told.get("session"))
+        told = object_of(params.get("clientCapabilities"))
+        files, session = object_of(told.get("fs")), object_of(told.get("session"))
         self.read_files = here and files.get("readTextFile") is True
         self.write_files = here and files.get("writeTextFile") is True
         self.terminal = here and told.get("terminal") is True
-        self.forms = isinstance(_object(told.get("elicitation")).get("form"), dict)
+        self.forms = isinstance(object_of(told.get("elicitation")).get("form"), dict)
         self.notices = isinstance(session.get("notices"), dict)
         self.compaction = isinstance(session.get("compaction"), dict)
-        self.terminal_auth = _object(told.get("auth")).get("terminal") is True
-        name = _object(params.get("clientInfo")).get("name")
+        self.terminal_auth = object_of(told.get("auth")).get("terminal") is True
+        name = object_of(params.get("clientInfo")).get("name")
         self.name = name if isinstance(name, str) else ""
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 def initialize_result(params: dict[str, Any]) -> dict[str, Any]:

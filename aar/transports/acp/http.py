@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from aar.transports.acp.messages import RpcError, error_message, kind_of, parse
+from aar.transports.acp.messages import RpcError, error_message, kind_of, object_of, parse
 from aar.transports.acp.server import Server
 from aar.transports.serve.guard import MAX_BODY, Guard, error_body
 from aar.transports.serve.listen import address, bound, is_loopback, until_signal
@@ -127,8 +127,7 @@ class Remote:
     def take(self, raw: bytes, message: dict[str, Any]) -> None:
         """Take any other message."""
         self.used = time.monotonic()
-        params = message.get("params")
-        session_id = params.get("sessionId") if isinstance(params, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        session_id = object_of(message.get("params")).get("sessionId")
         if "id" in message and "method" in message and isinstance(session_id, str):
             self._routes[_key(message["id"])] = session_id
         self.server.connection.take(raw)
@@ -156,8 +155,7 @@ class Remote:
         if "method" in message:
             params: dict[str, Any] = message["params"]
             return self._streams.get(str(params.get("sessionId")), self.main)
-        result = message.get("result")
-        opened = result.get("sessionId") if isinstance(result, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        opened = object_of(message.get("result")).get("sessionId")
         routed = self._routes.pop(_key(message.get("id")), "")
         if isinstance(opened, str):
             # What is said in the session waits for its stream, which the client opens when it reads this.

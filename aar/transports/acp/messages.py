@@ -6,7 +6,7 @@ import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeGuard
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -52,6 +52,21 @@ def error_message(request_id: Any, error: RpcError) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request_id, "error": body}
 
 
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Tell whether a value that was read from JSON is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Tell whether a value that was read from JSON is an array."""
+    return isinstance(value, list)
+
+
+def object_of(value: object) -> dict[str, Any]:
+    """Return an object that was read from JSON; an empty one in place of anything else."""
+    return value if is_object(value) else {}
+
+
 def parse(line: bytes) -> dict[str, Any]:
     """Return the message of a line.
 
@@ -62,9 +77,9 @@ def parse(line: bytes) -> dict[str, Any]:
         message = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise RpcError(PARSE_ERROR, f"Parse error: this line is no JSON ({str(error)[:200]}).") from None
-    if not isinstance(message, dict):
+    if not is_object(message):
         raise RpcError(INVALID_REQUEST, "Invalid request: a message is one JSON object a line; no batches.")
-    return message  # pyright: ignore[reportUnknownVariableType]
+    return message
 
 
 def kind_of(message: dict[str, Any]) -> str:
@@ -99,6 +114,6 @@ def params_of(message: dict[str, Any]) -> dict[str, Any]:
     params = message.get("params")
     if params is None:
         return {}
-    if not isinstance(params, dict):
+    if not is_object(params):
         raise invalid_params("params must be an object")
-    return params  # pyright: ignore[reportUnknownVariableType]
+    return params

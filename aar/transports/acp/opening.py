@@ -19,8 +19,6 @@ from aar.transports.acp import session as _session
 
 assert _session  # loaded here, ahead of the first session
 
-_BASE_OPTIONS = frozenset({"cwd", "config_file", "profile", "sets", "trust", "model", "mode", "debug"})
-
 
 def warm() -> None:
     """Load the rest of what the first session needs."""
@@ -30,11 +28,6 @@ def warm() -> None:
     assert diagnostics_log
     assert task_tools
     Registry()
-
-
-def base_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the options for `open_runtime` that `open_base` takes."""
-    return {name: value for name, value in options.items() if name in _BASE_OPTIONS}
 
 
 def make_runtime(

@@ -15,6 +15,7 @@ from aar.transports.acp.messages import (
     RpcError,
     error_message,
     is_id,
+    is_object,
     kind_of,
     params_of,
     parse,
@@ -106,9 +107,9 @@ class Connection:
         if future is None or future.done():
             return  # late, or an answer to nothing
         error = message.get("error")
-        if isinstance(error, dict):
-            code, text = error.get("code"), error.get("message")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-            future.set_exception(RpcError(code if isinstance(code, int) else INTERNAL_ERROR, str(text)))  # pyright: ignore[reportUnknownArgumentType]
+        if is_object(error):
+            code, text = error.get("code"), error.get("message")
+            future.set_exception(RpcError(code if isinstance(code, int) else INTERNAL_ERROR, str(text)))
         else:
             future.set_result(message.get("result"))
 

@@ -17,6 +17,8 @@ from aar.transports.acp.messages import (
     NOT_FOUND,
     RpcError,
     invalid_params,
+    is_array,
+    is_object,
 )
 from aar.transports.acp.rpc import Connection, Handler, Sender
 
@@ -115,11 +117,11 @@ class Server:
             raise invalid_params(f"there is no method {method[:40]!r} to authenticate with")
 
         def look() -> None:
-            from aar.runtime import make_active_model, open_base
-            from aar.transports.acp.opening import base_options
+            from aar.runtime.base import base_arguments, open_base
+            from aar.runtime.models import make_active_model
 
-            options = {**self._options, "trust": False}
-            active, _ = make_active_model(open_base(**base_options(options)))
+            base = open_base(**base_arguments({**self._options, "trust": False}))
+            active, _ = make_active_model(base)
             _ = active.name
 
         try:
@@ -324,10 +326,9 @@ def _more_folders(params: dict[str, Any]) -> list[Path]:
     given = params.get("additionalDirectories")
     if given is None:
         return []
-    if not isinstance(given, list):
+    if not is_array(given):
         raise invalid_params("additionalDirectories must be a list")
-    items: list[object] = given  # pyright: ignore[reportUnknownVariableType]
-    folders = [_absolute(item, "additionalDirectories") for item in items]
+    folders = [_absolute(item, "additionalDirectories") for item in given]
     for folder in folders:
         if not folder.is_dir():
             raise invalid_params(f"additionalDirectories: {folder} is no folder")
@@ -336,17 +337,16 @@ def _more_folders(params: dict[str, Any]) -> list[Path]:
 
 def _servers(params: dict[str, Any]) -> dict[str, Any]:
     """Return the editor's MCP servers, by name, in the shape of ``mcpServers`` files."""
-    given: object = params.get("mcpServers")
+    given = params.get("mcpServers")
     if given is None:
         return {}
-    if not isinstance(given, list):
+    if not is_array(given):
         raise invalid_params("mcpServers must be a list")
     servers: dict[str, Any] = {}
-    for item in given:  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(item, dict):
+    for item in given:
+        if not is_object(item):
             raise invalid_params("an MCP server must be an object")
-        told: dict[str, Any] = item  # pyright: ignore[reportUnknownVariableType]
-        servers[_string(told, "name")] = _server(told)
+        servers[_string(item, "name")] = _server(item)
     return servers
 
 
@@ -357,16 +357,15 @@ def _server(told: dict[str, Any]) -> dict[str, Any]:
     if kind != "stdio":
         raise invalid_params(f"MCP servers of type {str(kind)[:20]!r} are not spoken to")
     args: object = told.get("args") or []
-    if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):  # pyright: ignore[reportUnknownVariableType]
+    if not is_array(args) or not all(isinstance(arg, str) for arg in args):
         raise invalid_params("args of an MCP server must be strings")
     return {"command": _string(told, "command"), "args": args, "env": _pairs(told.get("env"))}
 
 
 def _pairs(given: object) -> dict[str, str]:
     """Return a list of ``{name, value}`` as a table."""
-    items: list[Any] = given if isinstance(given, list) else []  # pyright: ignore[reportUnknownVariableType]
     try:
-        return {str(item["name"]): str(item["value"]) for item in items}
+        return {str(item["name"]): str(item["value"]) for item in given} if is_array(given) else {}
     except (TypeError, KeyError):
         raise invalid_params("env and headers of an MCP server are lists of name and value") from None
 

@@ -16,7 +16,7 @@ from typing import Any
 from aar.protocol.ports import Process, Spawner, SpawnRequest, SpawnResult
 from aar.runtime.parts import Runtime
 from aar.runtime.policy import model_hosts
-from aar.transports.acp.messages import RpcError
+from aar.transports.acp.messages import RpcError, object_of
 from aar.transports.acp.snippets import command
 
 Ask = Callable[[str, dict[str, Any]], Awaitable[Any]]
@@ -187,10 +187,10 @@ class TerminalProcess:
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_S):
                 await self._tell("terminal/release")
-        shown = _object(told)
+        shown = object_of(told)
         if status is None:
             status = shown.get("exitStatus")
-        code = _object(status).get("exitCode")
+        code = object_of(status).get("exitCode")
         self._output = str(shown.get("output") or "").encode()
         if self._request.spool is not None and shown.get("truncated") is True:
             await asyncio.to_thread(self._request.spool.write_bytes, self._output)
@@ -212,7 +212,3 @@ class TerminalProcess:
             return await self._ask(method, {"terminalId": self._name})
         except RpcError:
             return None  # the terminal or the editor has gone; what is known is told
-
-
-def _object(told: Any) -> dict[str, Any]:
-    return told if isinstance(told, dict) else {}  # pyright: ignore[reportUnknownVariableType]

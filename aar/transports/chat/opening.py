@@ -10,13 +10,13 @@ from typing import Any
 from aar.commands.base import one_line
 from aar.memory.prompt_history import PromptHistory
 from aar.runtime import open_runtime
+from aar.runtime.base import base_arguments
 from aar.runtime.conversation import Conversation
 from aar.runtime.parts import Runtime
 from aar.transports.chat.line_input import LineReader, StoredHistory, is_dumb, plain_output
 from aar.transports.chat.paper import Paper
 from aar.transports.chat.talk import Talk, examine
 
-_BASE_OPTIONS = frozenset({"cwd", "config_file", "profile", "sets", "trust", "model", "mode", "debug"})
 _NARROW_HISTORY = 500
 
 
@@ -44,14 +44,13 @@ async def _chat(options: Mapping[str, Any], which: Mapping[str, Any], prompt: st
         await runtime.aclose()
         raise
     conversation = Conversation(runtime, session)
-    base_options = {name: value for name, value in options.items() if name in _BASE_OPTIONS}
     try:
         reader = LineReader(
             _history(runtime),
             plain=is_dumb() or runtime.config.tui.screen_reader,
             hint=lambda: paper.line("(Ctrl-D or /quit leaves.)", "dim"),
         )
-        talk = Talk(conversation, reader, paper, lambda: examine(base_options))
+        talk = Talk(conversation, reader, paper, lambda: examine(base_arguments(options)))
         _greet(conversation, paper)
         runtime.servers.start()
         code = await talk.run(prompt)

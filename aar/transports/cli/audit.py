@@ -7,7 +7,6 @@ import json
 import click
 
 from aar.observability.audit_log import audit_key, verify
-from aar.protocol.errors import ConfigurationError
 from aar.protocol.state import ExitCode
 from aar.runtime import open_base
 from aar.transports.cli.groups import NearestGroup
@@ -25,11 +24,8 @@ def audit() -> None:
 def verify_(session_id: str | None, head: str | None, as_json: bool) -> int:
     """Compare session ID, or the newest one of this folder, with the hashes kept while it was written."""
     base = open_base()
-    store = base.store()
-    found = store.latest(base.workspace) if session_id is None else store.find(session_id)
-    if found is None:
-        raise ConfigurationError(f"There is no session of {base.workspace}; name one by its id.")
-    result = verify(store.path(found), audit_key(base.paths.data))
+    found = base.session_id(session_id)
+    result = verify(base.store().path(found), audit_key(base.paths.data))
     problem = result.problem
     if problem is None and head is not None and head.lower() != result.head:
         problem = "the head is another one than was given"

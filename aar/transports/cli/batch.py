@@ -13,8 +13,7 @@ import click
 
 from aar.protocol.errors import UsageError
 from aar.safety.sanitize import sanitize
-from aar.transports.cli.failures import Interrupted
-from aar.transports.cli.options import runtime_options, take_runtime_options
+from aar.transports.cli.options import POSITIVE, runtime_options, take_runtime_options
 from aar.transports.cli.signals import Signals, interruptible
 
 if TYPE_CHECKING:
@@ -40,19 +39,19 @@ _FLAGS = {"config_file": "--config", "sets": "--set", "add_dirs": "--add-dir", "
 @click.option("--max-steps", type=click.IntRange(min=1), help="Model requests of a task at most.")
 @click.option(
     "--max-cost",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="USD",
     help="US dollars of a task at most.",
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="SECONDS",
     help="Seconds of a task at most.",
 )
 @click.option(
     "--budget",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="USD",
     help="US dollars of all tasks together at most.",
 )
@@ -75,29 +74,19 @@ def batch(file: Path, **values: Any) -> int:
 
 
 async def _batch(file: Path, options: dict[str, Any], values: dict[str, Any]) -> int:
-    task = asyncio.current_task()
-    assert task is not None
-    with Signals(lambda: None) as signals:
-        signals.cancels(task.cancel)
-        try:
-            return await _work(file, options, values)
-        except asyncio.CancelledError:
-            if signals.ended_by is not None:
-                raise Interrupted(signals.ended_by) from None
-            raise KeyboardInterrupt from None
+    with Signals(lambda: None):
+        return await _work(file, options, values)
 
 
 async def _work(file: Path, options: dict[str, Any], values: dict[str, Any]) -> int:
     from aar.orchestration.batch import finish_project, open_project, work_folder
     from aar.orchestration.batch_results import Journal
     from aar.orchestration.batch_tasks import read_tasks
-    from aar.runtime import open_base
+    from aar.runtime.base import base_arguments, open_base
     from aar.safety.spawn import ProcessSpawner
 
     tasks = read_tasks(file)
-    base = open_base(
-        **{key: value for key, value in options.items() if key in ("cwd", "trust", "debug", *_BASE_KEYS)}
-    )
+    base = open_base(**base_arguments(options))
     out = (values["out"] or file.with_name(f"{file.stem}.results")).absolute()
     journal = Journal(out)
     spawner = ProcessSpawner(base.workspace, base.config.sandbox, own=base.own_folders)
@@ -119,9 +108,6 @@ async def _work(file: Path, options: dict[str, Any], values: dict[str, Any]) -> 
     finally:
         spawner.close()
         journal.close()
-
-
-_BASE_KEYS = ("config_file", "profile", "sets", "model", "mode")
 
 
 def _child(options: dict[str, Any], values: dict[str, Any]) -> ChildOptions:

@@ -155,7 +155,7 @@ def _guarded(argv: list[str]) -> int:
     except BrokenPipeError:
         streams.silence(sys.stdout)
         return 0
-    except (Exception, KeyboardInterrupt) as error:
+    except BaseException as error:  # also those of signals
         return _explained(error)
 
 

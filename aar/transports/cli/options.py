@@ -12,6 +12,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _MODES = click.Choice(["plan", "ask", "edit", "auto", "unsafe"])
 _PATH = click.Path(path_type=Path)
+POSITIVE = click.FloatRange(min=0, min_open=True)
+"""Money, seconds and the like."""
 
 _OPTIONS = {
     "model": click.option("--model", metavar="PROVIDER/MODEL", help="Which model answers."),

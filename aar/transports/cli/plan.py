@@ -15,7 +15,7 @@ from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.console import Console
 from aar.transports.cli.groups import NearestGroup
-from aar.transports.cli.options import runtime_options, take_runtime_options
+from aar.transports.cli.options import POSITIVE, runtime_options, take_runtime_options
 
 if TYPE_CHECKING:
     from aar.core.agent import RunResult
@@ -39,7 +39,7 @@ def list_(everywhere: bool, as_json: bool) -> None:
     from aar.runtime.plan.files import plans
 
     base = open_base()
-    found = plans(base.store(), None if everywhere else base.workspace)
+    found = list(plans(base.store(), None if everywhere else base.workspace))
     if as_json:
         for session_id, _title, item in found:
             click.echo(json.dumps(_fields(session_id, item), ensure_ascii=False))
@@ -162,12 +162,10 @@ async def _edit(session_id: str) -> None:
     show_default=True,
     help="What is written.",
 )
-@click.option(
-    "--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="US dollars at most."
-)
+@click.option("--max-cost", type=POSITIVE, metavar="USD", help="US dollars at most.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="SECONDS",
     help="Wall-clock seconds at most.",
 )
@@ -197,7 +195,7 @@ def run(
     options["flags"] = {"limits.usd": max_cost, "limits.seconds": timeout}
     try:
         return asyncio.run(_run(which, only, options, show))
-    except (Exception, KeyboardInterrupt, asyncio.CancelledError, Interrupted) as error:
+    except (Exception, KeyboardInterrupt, Interrupted) as error:
         return report_failure(show, error)
 
 
@@ -206,9 +204,6 @@ async def _run(which: str | None, only: str | None, options: dict[str, Any], sho
     from aar.transports.cli.signals import Signals
 
     with Signals(show.clear) as signals:
-        task = asyncio.current_task()
-        assert task is not None
-        signals.cancels(task.cancel)
         runtime = open_runtime(**options)
         try:
             session = _opened(runtime, which)
@@ -217,12 +212,6 @@ async def _run(which: str | None, only: str | None, options: dict[str, Any], sho
             finally:
                 signals.cancels(lambda: None)
                 await session.aclose()
-        except asyncio.CancelledError:
-            from aar.transports.cli.failures import Interrupted
-
-            if signals.ended_by is not None:
-                raise Interrupted(signals.ended_by) from None
-            raise
         finally:
             signals.cancels(lambda: None)
             await runtime.aclose()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aar.core.tokens import estimate_text, estimate_tools
-from aar.protocol.errors import ConfigurationError, StorageError
 from aar.transports.cli.groups import NearestGroup
 from aar.transports.cli.options import runtime_options
 
@@ -48,14 +47,7 @@ def _dump_step(session_id: str | None, number: int, as_json: bool, values: dict[
     from aar.runtime.sent import sent_at
 
     base = open_base(cwd=values.get("cwd"))
-    store = base.store()
-    try:
-        found = store.latest(base.workspace) if session_id is None else store.find(session_id)
-    except StorageError as error:
-        raise ConfigurationError(str(error)) from error
-    if found is None:
-        raise ConfigurationError(f"There is no session of {base.workspace}; name one with --session.")
-    _print(sent_at(store.read(found), number), as_json)
+    _print(sent_at(base.store().read(base.session_id(session_id)), number), as_json)
 
 
 async def _dump_next(session_id: str | None, as_json: bool, values: dict[str, Any]) -> None:
@@ -85,6 +77,7 @@ def _reading(runtime: Runtime, session_id: str | None) -> Session:
         file.append([event.to_json() for event in runtime.store.read(found)])
         file.close()
         session = Session.resume(scratch, found)
+        runtime.go_on_with_model_of(session)
     runtime.store = scratch
     return session
 

@@ -1,4 +1,4 @@
-"""Where the task of ``aar run`` comes from: the argument, standard input, or both."""
+"""Where the task of ``aar run`` comes from: the argument, standard input, or both; and images."""
 
 from __future__ import annotations
 
@@ -6,13 +6,26 @@ import os
 import select
 import stat
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aar.protocol.errors import UsageError
+
+if TYPE_CHECKING:
+    from aar.protocol.messages import ImageBlock
 
 FIRST_BYTE_S = 3.0
 """Seconds that the first byte of a pipe beside a PROMPT is waited for."""
 _MAX_STDIN = 50_000_000
 _EXAMPLE = 'Say what to do: aar run "fix the failing test".'
+_IMAGE_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+}
 
 
 def read_prompt(argument: str | None) -> str:
@@ -61,3 +74,26 @@ def _stdin_is_piped() -> bool:
     if not ready:
         sys.stderr.write("aar: Nothing came on standard input; going on without it.\n")
     return ready
+
+
+def read_images(paths: Sequence[Path]) -> list[ImageBlock]:
+    """Return the files of ``--image``.
+
+    Raises:
+        UsageError: One is of another kind, or cannot be read.
+    """
+    import base64
+
+    from aar.protocol.messages import ImageBlock
+
+    blocks: list[ImageBlock] = []
+    for path in paths:
+        media_type = _IMAGE_TYPES.get(path.suffix.lower())
+        if media_type is None:
+            raise UsageError(f"--image {path}: give a png, jpeg, gif or webp file.")
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UsageError(f"--image {path} cannot be read: {error.strerror}.") from error
+        blocks.append(ImageBlock(media_type=media_type, data=base64.b64encode(data).decode(), name=path.name))
+    return blocks

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,9 @@ import click
 from aar.protocol.errors import UsageError
 from aar.protocol.state import ExitCode
 from aar.transports.cli.failures import Interrupted, failure
-from aar.transports.cli.options import runtime_options, take_runtime_options
-from aar.transports.cli.prompt_input import read_prompt
+from aar.transports.cli.options import POSITIVE, runtime_options, take_runtime_options
+from aar.transports.cli.prompt_input import read_images, read_prompt
+from aar.transports.cli.run_options import RunOptions, check
 from aar.transports.cli.show import Show
 from aar.transports.cli.signals import Signals, interruptible
 
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from aar.core.session import Session
     from aar.protocol.messages import ContentBlock
     from aar.runtime import Runtime
-
-_IMAGE_TYPES = {
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-    ".webp": "image/webp",
-}
 
 
 class RunCommand(click.Command):
@@ -108,12 +100,10 @@ def _wanted_output(args: list[str]) -> str:
     help="Also write the answer to FILE.",
 )
 @click.option("--max-steps", type=click.IntRange(min=1), help="Model requests at most.")
-@click.option(
-    "--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="US dollars at most."
-)
+@click.option("--max-cost", type=POSITIVE, metavar="USD", help="US dollars at most.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="SECONDS",
     help="Wall-clock seconds at most.",
 )
@@ -144,47 +134,17 @@ def run(**values: Any) -> int:
     options = RunOptions(take_runtime_options(values), **values)
     show = Show(options.output, quiet=options.quiet)
     try:
-        _check(options)
+        check(options)
         prompt = read_prompt(options.prompt) if options.input_ == "text" else options.prompt
         return asyncio.run(_run(options, prompt, show))
-    except (Exception, KeyboardInterrupt, asyncio.CancelledError, Interrupted) as error:
+    except (Exception, KeyboardInterrupt, Interrupted) as error:
         return report_failure(show, error)
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """The flags of ``aar run``; ``runtime`` holds those that all commands share."""
-
-    runtime: dict[str, Any]
-    prompt: str | None
-    continue_: bool
-    session_id: str | None
-    fork_id: str | None
-    fork_at: int | None
-    if_open: str
-    output: str
-    input_: str
-    output_schema: Path | None
-    output_last_message: Path | None
-    max_steps: int | None
-    max_cost: float | None
-    timeout: float | None
-    verify: tuple[str, ...]
-    images: tuple[Path, ...]
-    system_prompt: Path | None
-    approve_with: str | None
-    title: str | None
-    no_session: bool
-    quiet: bool
 
 
 async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
     from aar.runtime import open_runtime
 
     with Signals(show.clear) as signals:
-        task = asyncio.current_task()
-        assert task is not None
-        signals.cancels(task.cancel)
         content = _content(options.images, prompt)
         runtime = open_runtime(**_runtime_arguments(options))
         try:
@@ -202,10 +162,6 @@ async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
                 signals.cancels(lambda: None)
                 await session.aclose()
                 _forget_unused(runtime, session)
-        except asyncio.CancelledError:
-            if signals.ended_by is not None:
-                raise Interrupted(signals.ended_by) from None
-            raise
         finally:
             signals.cancels(lambda: None)
             await runtime.aclose()
@@ -245,26 +201,8 @@ def _content(images: tuple[Path, ...], prompt: str | None) -> list[ContentBlock]
     """Return the first prompt; ``None``: standard input brings it."""
     from aar.protocol.messages import TextBlock
 
-    blocks = _load_images(images)
+    blocks = read_images(images)
     return None if prompt is None else [*blocks, TextBlock(text=prompt)]
-
-
-def _load_images(paths: tuple[Path, ...]) -> list[Any]:
-    import base64
-
-    from aar.protocol.messages import ImageBlock
-
-    blocks: list[Any] = []
-    for path in paths:
-        media_type = _IMAGE_TYPES.get(path.suffix.lower())
-        if media_type is None:
-            raise UsageError(f"--image {path}: give a png, jpeg, gif or webp file.")
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise UsageError(f"--image {path} cannot be read: {error.strerror}.") from error
-        blocks.append(ImageBlock(media_type=media_type, data=base64.b64encode(data).decode(), name=path.name))
-    return blocks
 
 
 async def _drive(
@@ -391,52 +329,6 @@ def _told(show: Show, code: int) -> int:
         return code
     show.note(f"The answer cannot be written to standard output: {lost.strerror or lost}.")
     return code or ExitCode.INTERNAL
-
-
-def _check(options: RunOptions) -> None:
-    """Refuse flags that contradict each other, and a file that cannot be written, before anything is done.
-
-    Raises:
-        UsageError: So it is.
-    """
-    given = [
-        flag
-        for flag, value in (
-            ("--continue", options.continue_),
-            ("--session", options.session_id),
-            ("--fork", options.fork_id),
-        )
-        if value
-    ]
-    if len(given) > 1:
-        raise UsageError(f"Give one of {' and '.join(given)}, not more.")
-    if options.fork_at is not None and options.fork_id is None:
-        raise UsageError("--at goes with --fork.")
-    if given and options.no_session:
-        raise UsageError(f"{given[0]} needs stored sessions; leave --no-session out.")
-    _check_input(options)
-    if options.output_schema is not None:
-        from aar.core.output_schema import load_schema
-
-        load_schema(options.output_schema)
-    file = options.output_last_message
-    if file is None:
-        return
-    if file.is_dir() or not file.parent.is_dir():
-        raise UsageError(f"--output-last-message {file}: name a file in a folder that exists.")
-    if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise UsageError(f"--output-last-message {file} cannot be written: no permission.")
-
-
-def _check_input(options: RunOptions) -> None:
-    if options.input_ == "text":
-        return
-    if options.approve_with is not None:
-        raise UsageError("With --input stream-json the program answers questions; leave --approve-with out.")
-    if options.images and options.prompt is None:
-        raise UsageError("--image goes with PROMPT; put images into the content of a prompt line.")
-    if options.prompt == "-":
-        raise UsageError("With --input stream-json prompts come as lines; leave '-' out.")
 
 
 def _keep_answer(path: Path, text: str, show: Show) -> int:

@@ -17,14 +17,13 @@ from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.console import Console
 from aar.transports.cli.groups import NearestGroup
+from aar.transports.cli.options import POSITIVE
 
 if TYPE_CHECKING:
     from aar.orchestration.batch_results import TaskResult
     from aar.orchestration.schedule import Schedule, Schedules
     from aar.runtime import Base
     from aar.safety.spawn import ProcessSpawner
-
-_MONEY = click.FloatRange(min=0, min_open=True)
 
 
 @click.group(cls=NearestGroup)
@@ -38,10 +37,10 @@ def schedule() -> None:
 @click.argument("prompt")
 @click.option("--zone", metavar="ZONE", help="Time zone, such as Europe/Berlin; by default this machine's.")
 @click.option(
-    "--max-cost", type=_MONEY, default=1.0, show_default=True, metavar="USD", help="US dollars at most."
+    "--max-cost", type=POSITIVE, default=1.0, show_default=True, metavar="USD", help="US dollars at most."
 )
 @click.option(
-    "--timeout", type=_MONEY, default=3600.0, show_default=True, metavar="SECONDS", help="Seconds at most."
+    "--timeout", type=POSITIVE, default=3600.0, show_default=True, metavar="SECONDS", help="Seconds at most."
 )
 @click.option("--max-steps", type=click.IntRange(min=1), help="Model requests at most.")
 @click.option(

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from aar.protocol.errors import ConfigurationError, StorageError
 from aar.protocol.events import (
     AssistantMessage,
     ContextEvent,
@@ -71,8 +70,8 @@ def list_sessions(everywhere: bool, as_json: bool) -> None:
 @click.option("--tail", type=click.IntRange(min=1), metavar="N", help="The last N events only.")
 def show(session_id: str, as_json: bool, tail: int | None) -> None:
     """Show a session. ID may be shortened as long as it is unique."""
-    store = open_base().store()
-    found = _find(store, session_id)
+    base = open_base()
+    store, found = base.store(), base.session_id(session_id)
     events = store.tail(found, tail) if tail is not None else store.read(found)
     for event in events:
         if as_json:
@@ -88,11 +87,11 @@ def show(session_id: str, as_json: bool, tail: int | None) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(session_id: str, yes: bool) -> None:
     """Delete a session with everything that was stored for it."""
-    store = open_base().store()
-    found = _find(store, session_id)
+    base = open_base()
+    found = base.session_id(session_id)
     if not yes:
         click.confirm(f"Delete session {found}? This cannot be undone", abort=True)
-    store.delete(found)
+    base.store().delete(found)
     click.echo(f"Deleted {found}.")
 
 
@@ -103,8 +102,8 @@ def rename(session_id: str, title: str) -> None:
     """Give a session another title."""
     from aar.core.session import Session
 
-    store = open_base().store()
-    session = Session.resume(store, _find(store, session_id))
+    base = open_base()
+    session = Session.resume(base.store(), base.session_id(session_id))
     session.rename(title)
     session.close()
 
@@ -117,19 +116,12 @@ def fork(session_id: str, seq: int | None, title: str | None) -> None:
     """Copy a session and print the id of the copy; the original stays as it is."""
     from aar.core.session import Session
 
-    store = open_base().store()
-    session = Session.fork(store, _find(store, session_id), seq)
+    base = open_base()
+    session = Session.fork(base.store(), base.session_id(session_id), seq)
     if title is not None:
         session.rename(title)
     session.close()
     click.echo(session.session_id)
-
-
-def _find(store: Any, prefix: str) -> str:
-    try:
-        return str(store.find(prefix))
-    except StorageError as error:
-        raise ConfigurationError(str(error)) from error
 
 
 def _fields(info: Any) -> dict[str, Any]:

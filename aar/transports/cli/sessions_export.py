@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from aar.protocol.errors import ConfigurationError, StorageError, UsageError
+from aar.protocol.errors import UsageError
 from aar.runtime import open_base
 from aar.runtime.session_export import Form, document, form_of, redactor, write
 
@@ -29,11 +29,8 @@ def export(session_id: str, form: Form | None, scenario: bool, output: Path | No
     """Write a session as Markdown, JSON or one HTML file, without keys. ID may be shortened."""
     if scenario and form is not None:
         raise UsageError("Give --scenario or --format, not both.")
-    store = open_base().store()
-    try:
-        found = store.find(session_id)
-    except StorageError as error:
-        raise ConfigurationError(str(error)) from error
+    base = open_base()
+    store, found = base.store(), base.session_id(session_id)
     form = form or (form_of(output) if output is not None else None) or "md"
     pieces = _scenario(store, found) if scenario else _document(store, found, form)
     if output is None or str(output) == "-":

@@ -11,10 +11,11 @@ from datetime import datetime
 
 import click
 
-from aar.protocol.errors import ConfigurationError, StorageError, UsageError
+from aar.protocol.errors import UsageError
 from aar.protocol.events import Event
 from aar.protocol.state import ExitCode
 from aar.runtime import open_base
+from aar.transports.cli.options import POSITIVE
 
 _LONGEST_S = 3.0
 """Longest pause while a session plays by itself: nobody wants to wait for a slow test again."""
@@ -24,7 +25,7 @@ _LONGEST_S = 3.0
 @click.argument("session_id", metavar="ID")
 @click.option(
     "--speed",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="FACTOR",
     help="Play by itself, FACTOR times as fast as it was; else each step waits for a key.",
 )
@@ -43,11 +44,8 @@ def replay(session_id: str, speed: float | None, start: int, rerun: bool, keep: 
 
     Enter goes on, q ends. Into a pipe it is written without waiting.
     """
-    store = open_base().store()
-    try:
-        found = store.find(session_id)
-    except StorageError as error:
-        raise ConfigurationError(str(error)) from error
+    base = open_base()
+    store, found = base.store(), base.session_id(session_id)
     if rerun:
         return _rerun(found, keep=keep, as_json=as_json)
     if keep or as_json:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aar.protocol.errors import ConfigurationError, StorageError
 from aar.safety.sanitize import sanitize
 from aar.transports.cli.options import runtime_options
 
@@ -46,11 +45,8 @@ async def _resample(prefix: str, number: int, count: int, as_json: bool, values:
     from aar.runtime.resample import resample as ask_again
     from aar.runtime.sent import sent_at
 
-    store = open_base(cwd=values.get("cwd")).store()
-    try:
-        sent = sent_at(store.read(store.find(prefix)), number)
-    except StorageError as error:
-        raise ConfigurationError(str(error)) from error
+    base = open_base(cwd=values.get("cwd"))
+    sent = sent_at(base.store().read(base.session_id(prefix)), number)
     values["model"] = values["model"] or sent.model
     runtime = open_runtime(**values)
     try:

@@ -28,6 +28,9 @@ def _raise(number: int, _frame: object) -> None:
 class Signals:
     """The first Ctrl-C cancels cleanly, the second leaves at once; SIGTERM and SIGHUP are a clean end too.
 
+    While nothing else is told with `cancels`, a signal cancels the task that entered this. That cancel leaves
+    the block as `KeyboardInterrupt`, or as `Interrupted` for SIGTERM and SIGHUP.
+
     Attributes:
         ended_by: Number of the signal that ended the run, if one did other than Ctrl-C.
     """
@@ -43,6 +46,9 @@ class Signals:
         self._cancel = cancel
 
     def __enter__(self) -> Signals:
+        task = asyncio.current_task()
+        assert task is not None
+        self._cancel = task.cancel
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for number in _ENDING:
@@ -50,10 +56,12 @@ class Signals:
                 loop.add_signal_handler(number, self._end, number)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, *_ENDING):
             loop.remove_signal_handler(number)
+        if kind is not None and issubclass(kind, asyncio.CancelledError):
+            raise (KeyboardInterrupt if self.ended_by is None else Interrupted(self.ended_by)) from None
 
     def _interrupt(self) -> None:
         self._interrupts += 1

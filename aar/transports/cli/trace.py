@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aar.protocol.errors import ConfigurationError, StorageError, UsageError
+from aar.protocol.errors import UsageError
 from aar.runtime import open_base
 from aar.safety.sanitize import sanitize
 
@@ -39,13 +39,7 @@ def trace(session_id: str | None, as_json: bool, steps: bool, otel: bool, endpoi
     if steps and otel:
         raise UsageError("--steps and --otel are two things; take one.")
     base = open_base()
-    store = base.store()
-    try:
-        found = store.latest(base.workspace) if session_id is None else store.find(session_id)
-    except StorageError as error:
-        raise ConfigurationError(str(error)) from error
-    if found is None:
-        raise ConfigurationError(f"There is no session of {base.workspace}; name one by its id.")
+    store, found = base.store(), base.session_id(session_id)
     if steps:
         _steps(store.read(found), as_json)
         return

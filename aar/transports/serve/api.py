@@ -149,9 +149,7 @@ async def events(request: Request) -> Response:
         after = int(told) if told.isdigit() and len(told) < 16 else after
     pieces = request.query_params.get("pieces", "true") != "false"
     follow = request.query_params.get("follow", "true") != "false"
-    found = house.room(session_id)
-    if found is None:
-        await house.stored_state(session_id)
+    house.demand(session_id)
 
     async def frames() -> AsyncGenerator[bytes]:
         async with aclosing(house.events(session_id, after, pieces=pieces, follow=follow)) as told:

@@ -19,6 +19,7 @@ from aar.transports.serve import api, openapi
 from aar.transports.serve.guard import MAX_BODY, Guard, error_body
 from aar.transports.serve.house import FullError, House, NotHereError, http_status
 from aar.transports.serve.models import anthropic, listing, openai
+from aar.transports.serve.models.turn import GoneError
 
 ENDPOINTS = (*api.ENDPOINTS, *listing.ENDPOINTS, *openai.ENDPOINTS, *anthropic.ENDPOINTS)
 _PAGE = Path(__file__).parent / "page"
@@ -48,9 +49,8 @@ def make_app(house: House, token: str, *, hosts: Collection[str] = (), max_body:
         Route("/openapi.json", _schema),
     ]
     failures = dict.fromkeys((AarError, NotHereError, FullError), _failed)
-    app = Starlette(
-        routes=routes, exception_handlers={**failures, HTTPException: _no_such, Exception: _defect}
-    )
+    others = {GoneError: _gone, HTTPException: _no_such, Exception: _defect}
+    app = Starlette(routes=routes, exception_handlers={**failures, **others})
     app.state.house = house
     return Guard(app, token, hosts=hosts, open_paths=OPEN_PATHS, max_body=max_body or MAX_BODY)
 
@@ -75,6 +75,10 @@ async def _failed(_request: Request, error: Exception) -> Response:
     status = http_status(error)
     # Clients of model APIs would ask again by themselves: an agent would do its work twice.
     return JSONResponse(error_body(status, str(error)), status, headers={"x-should-retry": "false"})
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=499)
 
 
 async def _no_such(request: Request, error: Exception) -> Response:

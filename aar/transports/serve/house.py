@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,17 @@ from aar.memory.session_store import SessionStore
 from aar.protocol.errors import AarError, ConfigurationError, StorageError, UsageError
 from aar.protocol.events import Event
 from aar.runtime import Runtime, make_active_model, open_base, open_runtime
-from aar.runtime.base import log_failure
+from aar.runtime.base import base_arguments, log_failure
 from aar.runtime.conversation import Conversation
 from aar.transports.serve.overrides import Wish, runtime_options
-from aar.transports.serve.room import Room
+from aar.transports.serve.room import Room, read_slowly
 
 MAX_OPEN = 32
 """Sessions that are open at once; each has processes and connections of its own."""
 _LOOK_AGAIN_S = 0.5
 """Seconds between two looks at the file of a session that another process writes."""
-_BASE_OPTIONS = frozenset({"cwd", "config_file", "profile", "sets", "trust", "model", "mode", "debug"})
+_RECENT = 100
+"""Events at its end that are looked at first."""
 
 
 class NotHereError(Exception):
@@ -52,7 +53,7 @@ class House:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
-        self.base = open_base(**{key: value for key, value in self._options.items() if key in _BASE_OPTIONS})
+        self.base = open_base(**base_arguments(self._options))
         # Trust is given once, to what is there now: a session that is opened later must not renew it.
         self._options.pop("trust", None)
         active, _ = make_active_model(self.base, self._options.get("base_url"))
@@ -129,7 +130,7 @@ class House:
             NotHereError: The project has no such session.
             AarError: It cannot be opened, such as when another process has it open.
         """
-        self._demand(session_id)
+        self.demand(session_id)
         lock = self._opening.setdefault(session_id, asyncio.Lock())
         async with lock:
             room = self._rooms.get(session_id)
@@ -143,7 +144,7 @@ class House:
         """Return the room of a session that is open here."""
         return self._rooms.get(session_id)
 
-    def _demand(self, session_id: str) -> None:
+    def demand(self, session_id: str) -> None:
         """Raise `NotHereError` unless the session is one of this project."""
         if session_id in self._rooms:
             return
@@ -179,7 +180,7 @@ class House:
         Raises:
             NotHereError: The project has no such session.
         """
-        self._demand(session_id)
+        self.demand(session_id)
         for info in await self.sessions():
             if info["id"] == session_id:
                 return info
@@ -195,7 +196,7 @@ class House:
         Raises:
             NotHereError: The project has no such session.
         """
-        self._demand(session_id)
+        self.demand(session_id)
         store, size = self.base.store(), -1
         while True:
             room = self._rooms.get(session_id)
@@ -207,7 +208,7 @@ class House:
             found = await asyncio.to_thread(_size, store, session_id)
             if found != size:
                 size = found
-                for event in await asyncio.to_thread(_read, store, session_id, after + 1):
+                async for event in _behind(store, session_id, after):
                     after = event.seq or after
                     yield event
             if not follow:
@@ -246,11 +247,17 @@ def _size(store: SessionStore, session_id: str) -> int:
         return 0
 
 
-def _read(store: SessionStore, session_id: str, start: int) -> list[Event]:
-    try:
-        return list(store.read(session_id, start))
-    except StorageError:
-        return []
+async def _behind(store: SessionStore, session_id: str, after: int) -> AsyncGenerator[Event]:
+    """Yield the events behind ``after``; where that is only the end of the file, nothing else is read."""
+    with suppress(StorageError):
+        recent = await asyncio.to_thread(store.tail, session_id, _RECENT)
+        if recent and recent[0].seq is not None and recent[0].seq <= after + 1:
+            for event in recent:
+                if (event.seq or 0) > after:
+                    yield event
+            return
+        async for event in read_slowly(store.read(session_id, after + 1)):
+            yield event
 
 
 def http_status(error: Exception) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from itertools import islice
 from typing import Any
 
 from aar.config.schema import PermissionMode
@@ -17,7 +18,7 @@ from aar.transports.serve.overrides import demand_no_looser
 
 _BEHIND = 20_000
 """Events that may wait for a slow reader; then its stream ends, and it takes up again where it was."""
-_REPLAYED_AT_ONCE = 500
+_READ_AT_ONCE = 500
 _ASKED = {"request_id", "call_id", "tool_name", "arguments", "diff", "wall", "why", "proposed_rule"}
 OFFERED_SCOPES = ("once", "session")
 """How long an answer over HTTP may hold; what loosens later sessions is for whoever sits at the machine."""
@@ -128,8 +129,11 @@ class Room:
         try:
             last = self.session.last_seq
             partial = tuple(self._partial) if pieces else ()
-            async for event in self._stored(after, last):
-                yield event
+            if after < last:
+                async for event in read_slowly(self.session.events(after + 1)):
+                    if (event.seq or 0) > last:
+                        break
+                    yield event
             if partial:
                 yield _joined(partial)
             async for event in watching:
@@ -143,26 +147,16 @@ class Room:
         finally:
             watching.close()
 
-    async def _stored(self, after: int, last: int) -> AsyncGenerator[Event]:
-        """Yield events that are stored, a few at a time, so that neither thread nor memory is held up."""
-        while after < last:
-            start = after + 1
-            some = await asyncio.to_thread(self._some, start, min(last, start + _REPLAYED_AT_ONCE - 1))
-            for event in some:
-                yield event
-            after = max([start + _REPLAYED_AT_ONCE - 1, *(event.seq or 0 for event in some)])
-
-    def _some(self, start: int, end: int) -> list[Event]:
-        found: list[Event] = []
-        for event in self.session.events(start):
-            if (event.seq or 0) > end:
-                break
-            found.append(event)
-        return found
-
     async def aclose(self) -> None:
         """End the run and close the session with all its processes."""
         await self.conversation.aclose()
+
+
+async def read_slowly(events: Iterator[Event]) -> AsyncGenerator[Event]:
+    """Yield stored events, read a few at a time in a thread: neither the loop nor memory is held up."""
+    while some := await asyncio.to_thread(lambda: list(islice(events, _READ_AT_ONCE))):
+        for event in some:
+            yield event
 
 
 def _joined(pieces: tuple[StreamChunk, ...]) -> StreamChunk:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,6 +26,8 @@ from aar.transports.tui.side_panel import SidePanel
 from aar.transports.tui.terminal import RESTORE_TITLE, SAVE_TITLE, call_sequence, colour_depth, title_sequence
 from aar.transports.tui.textual_private import QuietFocus, give_up_soon, watch_resume, write_sequence
 from aar.transports.tui.theme_loader import ANSI_THEMES, choose_auto, load_theme, to_textual
+from aar.transports.tui.transcript import Transcript
+from aar.transports.tui.transcript.welcome import welcome
 
 if TYPE_CHECKING:
     from aar.transports.tui.connection import Connection
@@ -36,6 +39,11 @@ if TYPE_CHECKING:
 Rgb = tuple[int, int, int]
 
 _SETTLED_S = 0.2
+_WELCOME_KEYS = (
+    ("app.cycle_mode", "shift+tab", "changes the mode"),
+    ("app.show_sessions", "f3", "earlier sessions"),
+    ("app.show_keys", "f1", "all keys"),
+)
 _OF_MAIN_SCREEN = frozenset(
     {"toggle_panel", "cycle_mode", "interrupt", "to_background", "answer", "read", "scroll", "show_layout"}
 )
@@ -77,6 +85,7 @@ class Chrome(QuietFocus):
         self._status_timer: Timer | None = None
         self._problems: list[str] = []
         self._settling: Timer | None = None
+        self._welcomed: tuple[str, ...] = ()
         self._dress()
 
     # --- look --------------------------------------------------------------------------------------------
@@ -190,12 +199,23 @@ class Chrome(QuietFocus):
         activity.can_leave = self.connection is not None and self.connection.can_send_back
         activity.show(status)
         base.query_one(SidePanel).show(presenter)
+        self._welcome(status)
         self._show_title(status)
         self._call(status)
         if status.working != self._was_working:
             base.query_one(FooterBar).set_working(status.working)
             self.run_status_command()
         self._was_working, self._was_pending = status.working, len(status.pending)
+
+    def _welcome(self, status: Status) -> None:
+        """Tell in an empty transcript what may happen here and which keys help."""
+        told = (status.mode, status.wall, *(self._shown_key(name, key) for name, key, _ in _WELCOME_KEYS))
+        if told == self._welcomed:
+            return
+        self._welcomed = told
+        mode, wall, *shown = told
+        keys = [(key, what) for key, (_, _, what) in zip(shown, _WELCOME_KEYS, strict=True)]
+        self.screen_stack[0].query_one(Transcript).show_when_empty(partial(welcome, mode, wall, keys))
 
     def _show_title(self, status: Status) -> None:
         sign = "? " if status.pending else "* " if status.working else ""

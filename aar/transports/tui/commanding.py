@@ -208,13 +208,8 @@ class CommandController:
 
     def _examine(self) -> Sequence[HealthCheck]:
         from aar.commands.base import HealthCheck
+        from aar.runtime.base import base_arguments
         from aar.transports.cli.doctor import examine
 
-        options = {name: value for name, value in self._options.items() if name in _BASE_OPTIONS}
-        return [HealthCheck(item.name, item.status, item.detail, item.fix) for item in examine(options)]
-
-
-_BASE_OPTIONS = frozenset(
-    {"cwd", "config_file", "profile", "sets", "flags", "trust", "model", "mode", "debug"}
-)
-"""Those of `open_runtime` that `open_base` takes too."""
+        found = examine(base_arguments(self._options))
+        return [HealthCheck(item.name, item.status, item.detail, item.fix) for item in found]

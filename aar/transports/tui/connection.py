@@ -1,4 +1,4 @@
-"""The line between a screen and a session: opens the parts in the background and folds their events.
+"""The line between a screen and a session: its events are folded, a page of older ones when it is wanted.
 
 Imported after the first frame: it brings the whole of aar with it.
 """
@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any
 
 from aar.core.agent import RunResult
 from aar.core.session import Session
 from aar.memory.session_store import SessionStore
 from aar.protocol.events import Event, Rewind, UserMessage
-from aar.runtime import open_runtime
 from aar.runtime.conversation import Conversation
-from aar.runtime.parts import Runtime
 from aar.transports.tui.branch import branch_of
 from aar.transports.tui.presenter import Presenter
 
@@ -175,21 +172,3 @@ def from_prompt(events: Iterable[Event]) -> list[Event]:
         return listed
     first = next((place for place, event in enumerate(listed) if isinstance(event, UserMessage)), 0)
     return listed[first:]
-
-
-def open_parts(options: Mapping[str, Any], which: Mapping[str, Any]) -> tuple[Runtime, Session]:
-    """Put the parts together and open the session; for a thread, so that the screen stays alive.
-
-    Args:
-        options: For `open_runtime`.
-        which: For `Runtime.open_session`.
-
-    Raises:
-        AarError: A setting or key is wrong, or there is no such session.
-    """
-    runtime = open_runtime(interactive=True, **options)
-    try:
-        return runtime, runtime.open_session(**which)
-    except BaseException:
-        runtime.spawner.close()
-        raise

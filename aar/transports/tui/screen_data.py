@@ -330,7 +330,7 @@ def reread(options: Mapping[str, Any]) -> Base:
     Raises:
         ConfigurationError: A file is wrong.
     """
-    from aar.runtime import open_base
+    from aar.runtime.base import base_arguments, open_base
 
-    names = ("cwd", "config_file", "profile", "sets", "flags", "model", "mode", "debug")
-    return open_base(**{name: options[name] for name in names if name in options})
+    # What was trusted once is not trusted anew because it is read again.
+    return open_base(**base_arguments({**options, "trust": False}))

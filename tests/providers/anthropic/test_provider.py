@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import socket
@@ -28,6 +27,7 @@ from tests.providers.anthropic.support import (
     user,
 )
 from tests.support.model_server import ModelServer, Reply
+from tests.support.waiting import until
 
 RICH = message(
     {"type": "thinking", "thinking": "let me\n think", "signature": "S=="},
@@ -82,9 +82,7 @@ async def test_deltas_come_while_the_answer_is_still_being_sent_and_leaving_clos
         first = await anext(stream)
         assert first == Delta(reasoning="let")
         await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue] - it is a generator
-        async with asyncio.timeout(5):
-            while not server.cancelled:
-                await asyncio.sleep(0.01)
+        await until(lambda: server.cancelled)
         await provider.aclose()
     assert server.cancelled == 1
 

@@ -29,7 +29,7 @@ ASK = ProviderRequest(model="gemini-2.5-flash", system="s", messages=[
 
 def make(base_url: str | None, environ: dict[str, str] | None = None, **settings: Any) -> Provider:
     config = Config.model_validate({
-        "model": settings.pop("model", {}), "providers": {"gemini": {"timeout": 5, **settings}}
+        "model": settings.pop("model", {}), "providers": {"gemini": {"timeout": 60, **settings}}
     })  # fmt: skip
     folder = Path("/nonexistent")
     return make_provider(

@@ -28,7 +28,7 @@ TOKEN = Reply(
 def make(
     base_url: str | None, environ: dict[str, str] | None = None, stream: bool = True, **extra: Any
 ) -> Provider:
-    tables = {"model": {"stream": stream}, "providers": {"gemini": {"timeout": 5, "extra": extra}}}
+    tables = {"model": {"stream": stream}, "providers": {"gemini": {"timeout": 60, "extra": extra}}}
     folder = Path("/nonexistent")
     return make_provider(
         "gemini/gemini-2.5-flash", Config.model_validate(tables), data_dir=folder, runtime_dir=folder,

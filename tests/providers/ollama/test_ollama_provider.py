@@ -43,7 +43,7 @@ def provider_of(
 ) -> OllamaProvider:
     provider = make_provider(
         f"ollama/{name}",
-        Config.model_validate({"providers": {"ollama": {"timeout": 5, **(settings or {})}}, **config}),
+        Config.model_validate({"providers": {"ollama": {"timeout": 60, **(settings or {})}}, **config}),
         data_dir=Path("/nowhere"),
         runtime_dir=Path("/nowhere"),
         base_url=base_url,

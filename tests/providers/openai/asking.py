@@ -25,7 +25,7 @@ def provider_at(
     config = Config.model_validate(
         {
             "model": {"api": api, "stream": stream},
-            "providers": {"openai": {"base_url": base_url, "timeout": 5, **settings}},
+            "providers": {"openai": {"base_url": base_url, "timeout": 60, **settings}},
         }
     )
     return make_provider(

@@ -18,6 +18,7 @@ from aar.providers.openai_responses_seal import seal
 from tests.providers.openai.asking import ASK, KEY, ask, notices, provider_at, response_of
 from tests.providers.openai.wire import call, events, message, reasoning, response, sse
 from tests.support.model_server import ModelServer, Reply
+from tests.support.waiting import until
 
 HELLO = Reply(body=sse(events([message("hello")])), content_type="text/event-stream")
 
@@ -149,9 +150,7 @@ async def test_an_answer_that_is_left_gives_up_its_connection():
         stream = provider.stream(ASK)
         assert (await anext(stream)).text
         await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue] - it is a generator
-        async with asyncio.timeout(2):
-            while not server.cancelled:
-                await asyncio.sleep(0.01)
+        await until(lambda: server.cancelled)
         await provider.aclose()
     assert server.cancelled == 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any, Literal
 
 from pydantic import Field
@@ -16,11 +15,11 @@ from aar.protocol.errors import AarError, UsageError
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ImageBlock, Message, TextBlock
 from aar.protocol.state import StopReason
-from aar.transports.serve.endpoints import Endpoint, body_of, house_of
+from aar.transports.serve.endpoints import Endpoint, body_of
 from aar.transports.serve.guard import error_body
-from aar.transports.serve.house import House, http_status
-from aar.transports.serve.models import turn
-from aar.transports.serve.room import Room
+from aar.transports.serve.house import http_status
+from aar.transports.serve.models.asked import Asked, Lenient, conversation, image
+from aar.transports.serve.models.turn import Piece, Turn, begin
 from aar.transports.serve.sse import Stream, frame
 
 _STOPPED = {
@@ -33,14 +32,14 @@ _STOPPED = {
 }
 
 
-class AnthropicMessage(turn.Lenient):
+class AnthropicMessage(Lenient):
     """A message of the conversation."""
 
     role: Literal["user", "assistant"]
     content: str | list[dict[str, Any]]
 
 
-class MessagesBody(turn.Lenient):
+class MessagesBody(Lenient):
     """A request for a message. Sampling parameters, limits and tools of the client are not used."""
 
     model: str = Field(description="`aar`, or `aar/AGENT`.")
@@ -50,7 +49,7 @@ class MessagesBody(turn.Lenient):
     tool_choice: dict[str, Any] | None = None
 
 
-def asked_of(body: MessagesBody) -> turn.Asked:
+def asked_of(body: MessagesBody) -> Asked:
     """Return what a request wants.
 
     Raises:
@@ -63,7 +62,7 @@ def asked_of(body: MessagesBody) -> turn.Asked:
         Message(role=message.role, content=_content(message.content, place))
         for place, message in enumerate(body.messages)
     ]
-    return turn.conversation(["\n\n".join(system)], messages, body.model)
+    return conversation(["\n\n".join(system)], messages, body.model)
 
 
 def _content(told: str | list[dict[str, Any]], place: int) -> tuple[TextBlock | ImageBlock, ...]:
@@ -78,7 +77,7 @@ def _block(block: dict[str, Any], place: int) -> TextBlock | ImageBlock:
         return TextBlock(text=text)
     if kind == "image" and isinstance(source, dict):
         told: dict[str, Any] = source  # pyright: ignore[reportUnknownVariableType]
-        return turn.image(told.get("media_type"), told.get("data"))
+        return image(told.get("media_type"), told.get("data"))
     raise UsageError(f"messages.{place}: content is text, or an image in base64.")
 
 
@@ -89,50 +88,32 @@ async def messages(request: Request) -> Response:
     that goes on goes on in its session. The header `x-aar-session` names the session.
     """
     body = await body_of(request, MessagesBody)
-    asked = asked_of(body)
-    house, known = house_of(request), turn.conversations_of(request)
-    room, new = await turn.begin(house, asked, known)
-    told = {"x-aar-session": room.session_id}
+    turn = await begin(request, asked_of(body))
     if body.stream:
-        return Stream(_stream(house, room, asked, known, new=new), house.ending, told)
-    try:
-        result = await turn.unless_gone(request, turn.run_whole(house, room, asked, new=new))
-    except turn.GoneError:
-        return Response(status_code=499)
-    turn.demand_success(result)
-    text = result.text or turn.remark(result)
-    known.note(asked, text, room.session_id)
+        return Stream(_stream(turn), turn.house.ending, turn.headers)
+    result, text = await turn.whole(request)
     content = [{"type": "text", "text": text}] if text else []
-    said = {**_head(asked.model), "content": content, "stop_reason": _stop(result), "usage": _usage(result)}
-    return JSONResponse(said, headers=told)
+    head = _head(turn.asked.model)
+    said = {**head, "content": content, "stop_reason": _stop(result), "usage": _usage(result)}
+    return JSONResponse(said, headers=turn.headers)
 
 
-async def _stream(
-    house: House, room: Room, asked: turn.Asked, known: turn.Conversations, *, new: bool
-) -> AsyncGenerator[bytes]:
-    said: list[str] = []
-
+async def _stream(turn: Turn) -> AsyncGenerator[bytes]:
     def event(kind: str, **fields: Any) -> bytes:
         return frame(json.dumps({"type": kind, **fields}), name=kind)
 
-    def words(text: str) -> bytes:
-        said.append(text)
-        return event("content_block_delta", index=0, delta={"type": "text_delta", "text": text})
-
-    async with house.staying(room), aclosing(turn.answer(room, asked, new=new)) as pieces:
+    async with turn.answering() as pieces:
         nothing = {"input_tokens": 0, "output_tokens": 0}
         start: dict[str, Any] = {"content": [], "stop_reason": None, "usage": nothing}
-        yield event("message_start", message={**_head(asked.model), **start})
+        yield event("message_start", message={**_head(turn.asked.model), **start})
         yield event("content_block_start", index=0, content_block={"type": "text", "text": ""})
         try:
             async for piece in pieces:
-                if isinstance(piece, turn.Piece):
-                    yield words(piece.text) if piece.text else event("ping")
+                if isinstance(piece, Piece):
+                    delta = {"type": "text_delta", "text": piece.text}
+                    more = event("content_block_delta", index=0, delta=delta)
+                    yield more if piece.text else event("ping")
                     continue
-                turn.demand_success(piece)
-                if more := turn.remark(piece):
-                    yield words(f"\n\n{more}" if said else more)
-                known.note(asked, "".join(said), room.session_id)
                 yield event("content_block_stop", index=0)
                 delta = {"stop_reason": _stop(piece), "stop_sequence": None}
                 yield event("message_delta", delta=delta, usage=_usage(piece))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any, Literal
 
 from pydantic import Field
@@ -17,11 +16,11 @@ from aar.protocol.errors import AarError, UsageError
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ImageBlock, Message, TextBlock
 from aar.protocol.state import StopReason
-from aar.transports.serve.endpoints import Endpoint, body_of, house_of
+from aar.transports.serve.endpoints import Endpoint, body_of
 from aar.transports.serve.guard import error_body
-from aar.transports.serve.house import House, http_status
-from aar.transports.serve.models import turn
-from aar.transports.serve.room import Room
+from aar.transports.serve.house import http_status
+from aar.transports.serve.models.asked import Asked, Lenient, conversation, image
+from aar.transports.serve.models.turn import Piece, Turn, begin
 from aar.transports.serve.sse import Stream, frame
 
 _FINISHED = {
@@ -34,20 +33,20 @@ _FINISHED = {
 }
 
 
-class ChatMessage(turn.Lenient):
+class ChatMessage(Lenient):
     """A message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[dict[str, Any]] | None = None
 
 
-class StreamOptions(turn.Lenient):
+class StreamOptions(Lenient):
     """What a stream tells besides the answer."""
 
     include_usage: bool | None = None
 
 
-class ChatBody(turn.Lenient):
+class ChatBody(Lenient):
     """A request for a completion. Sampling parameters, limits and tools of the client are not used."""
 
     model: str = Field(description="`aar`, or `aar/AGENT`.")
@@ -59,7 +58,7 @@ class ChatBody(turn.Lenient):
     tool_choice: Any = None
 
 
-def asked_of(body: ChatBody) -> turn.Asked:
+def asked_of(body: ChatBody) -> Asked:
     """Return what a request wants.
 
     Raises:
@@ -84,7 +83,7 @@ def asked_of(body: ChatBody) -> turn.Asked:
             messages.append(Message(role="assistant", content=text))
         else:
             raise UsageError(f"messages.{place}: results of a client's tools are not taken.")
-    return turn.conversation(instructions, messages, body.model)
+    return conversation(instructions, messages, body.model)
 
 
 def _content(told: str | list[dict[str, Any]] | None, place: int) -> tuple[TextBlock | ImageBlock, ...]:
@@ -103,7 +102,7 @@ def _part(part: dict[str, Any], place: int) -> TextBlock | ImageBlock:
     url = address.get("url") if isinstance(address, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if kind == "image_url" and isinstance(url, str) and url.startswith("data:"):
         head, _, data = url[5:].partition(",")
-        return turn.image(head.removesuffix(";base64"), data)
+        return image(head.removesuffix(";base64"), data)
     raise UsageError(f"messages.{place}: parts are text, or image_url with a data: URL.")
 
 
@@ -114,49 +113,31 @@ async def completions(request: Request) -> Response:
     that goes on goes on in its session. The header `x-aar-session` names the session.
     """
     body = await body_of(request, ChatBody)
-    asked = asked_of(body)
-    house, known = house_of(request), turn.conversations_of(request)
-    room, new = await turn.begin(house, asked, known)
-    told = {"x-aar-session": room.session_id}
+    turn = await begin(request, asked_of(body))
     if body.stream:
         usage = body.stream_options is not None and body.stream_options.include_usage is True
-        return Stream(_stream(house, room, asked, known, new=new, usage=usage), house.ending, told)
-    try:
-        result = await turn.unless_gone(request, turn.run_whole(house, room, asked, new=new))
-    except turn.GoneError:
-        return Response(status_code=499)
-    turn.demand_success(result)
-    text = result.text or turn.remark(result)
-    known.note(asked, text, room.session_id)
+        return Stream(_stream(turn, usage=usage), turn.house.ending, turn.headers)
+    result, text = await turn.whole(request)
     message = {"role": "assistant", "content": text, "refusal": None}
     choice = {"index": 0, "message": message, "finish_reason": _finish(result), "logprobs": None}
-    head = _head(asked.model, "chat.completion")
-    return JSONResponse({**head, "choices": [choice], "usage": _usage(result)}, headers=told)
+    head = _head(turn.asked.model, "chat.completion")
+    return JSONResponse({**head, "choices": [choice], "usage": _usage(result)}, headers=turn.headers)
 
 
-async def _stream(
-    house: House, room: Room, asked: turn.Asked, known: turn.Conversations, *, new: bool, usage: bool
-) -> AsyncGenerator[bytes]:
-    head = _head(asked.model, "chat.completion.chunk")
+async def _stream(turn: Turn, *, usage: bool) -> AsyncGenerator[bytes]:
+    head = _head(turn.asked.model, "chat.completion.chunk")
 
     def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
         return frame(json.dumps({**head, "choices": [choice]}))
 
-    said: list[str] = []
-    async with house.staying(room), aclosing(turn.answer(room, asked, new=new)) as pieces:
+    async with turn.answering() as pieces:
         yield chunk({"role": "assistant", "content": ""})
         try:
             async for piece in pieces:
-                if isinstance(piece, turn.Piece):
-                    said.append(piece.text)
+                if isinstance(piece, Piece):
                     yield chunk(_delta(piece))
                     continue
-                turn.demand_success(piece)
-                if more := turn.remark(piece):
-                    said.append(f"\n\n{more}" if any(said) else more)
-                    yield chunk({"content": said[-1]})
-                known.note(asked, "".join(said), room.session_id)
                 yield chunk({}, _finish(piece))
                 if usage:
                     yield frame(json.dumps({**head, "choices": [], "usage": _usage(piece)}))
@@ -165,7 +146,7 @@ async def _stream(
     yield frame("[DONE]")
 
 
-def _delta(piece: turn.Piece) -> dict[str, Any]:
+def _delta(piece: Piece) -> dict[str, Any]:
     delta = {"content": piece.text} if piece.text else {}
     return {**delta, "reasoning_content": piece.thinking} if piece.thinking else delta
 

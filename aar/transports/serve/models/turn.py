@@ -7,33 +7,28 @@ its words, and its session goes on, with all that the agent did and saw; any oth
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable
-from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
 
 from aar.core.agent import RunResult
 from aar.core.session import Session
-from aar.protocol.errors import AarError, ErrorKind, ProviderError, UsageError
+from aar.protocol.errors import AarError, ErrorKind, ProviderError
 from aar.protocol.events import Event, StreamChunk
-from aar.protocol.messages import ContentBlock, ImageBlock, Message, ResourceBlock, TextBlock
+from aar.protocol.messages import ContentBlock, ImageBlock, ResourceBlock, TextBlock
 from aar.protocol.state import StopReason
 from aar.runtime.history import tell_history
+from aar.transports.serve.endpoints import house_of
 from aar.transports.serve.house import House
+from aar.transports.serve.models.asked import Asked, Conversations, conversations_of
 from aar.transports.serve.models.listing import agent_of
 from aar.transports.serve.overrides import Wish
 from aar.transports.serve.room import Room
 
 T = TypeVar("T")
-_REMEMBERED = 1000
-"""Conversations that are known again."""
-_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _REMARKS = {
     StopReason.MAX_STEPS: "Stopped at the limit of steps.",
     StopReason.TIMEOUT: "Stopped: the time was over.",
@@ -45,39 +40,8 @@ _REMARKS = {
 }
 
 
-class Lenient(BaseModel):
-    """A body of which more is passed over than is used."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
 class GoneError(Exception):
     """The client did not wait for its answer."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a chat client wants.
-
-    Attributes:
-        model: Name of the model, as `/v1/models` lists it.
-        instructions: Its system prompt; empty: none.
-        messages: The conversation; the last one is the user's prompt.
-    """
-
-    model: str
-    instructions: str
-    messages: tuple[Message, ...]
-
-    def key(self, *more: Message) -> str:
-        """Return what the conversation before the prompt, or with ``more`` behind it, is known by."""
-        told = [*self.messages, *more] if more else self.messages[:-1]
-        words = [[message.role, [_known_by(block) for block in message.content]] for message in told]
-        return hashlib.sha256(json.dumps([self.model, self.instructions, words]).encode()).hexdigest()
-
-
-def _known_by(block: Any) -> str:
-    return block.text.strip() if isinstance(block, TextBlock) else str(block.model_dump_json())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,106 +52,124 @@ class Piece:
     thinking: str = ""
 
 
-@dataclass
-class Conversations:
-    """Which session holds which conversation."""
+@dataclass(frozen=True)
+class Turn:
+    """A prompt of a chat client, with the open session that answers it.
 
-    _sessions: OrderedDict[str, str] = field(default_factory=OrderedDict[str, str])
+    Attributes:
+        house: The sessions of the server.
+        room: The session.
+        asked: What the client wants.
+        known: Which session holds which conversation.
+        new: Whether the session was begun for this.
+    """
 
-    def find(self, asked: Asked) -> str | None:
-        """Return the session that holds what was said before."""
-        return self._sessions.get(asked.key()) if len(asked.messages) > 1 else None
+    house: House
+    room: Room
+    asked: Asked
+    known: Conversations
+    new: bool
 
-    def note(self, asked: Asked, answer: str, session_id: str) -> None:
-        """Remember where a conversation goes on."""
-        said = Message(role="assistant", content=(TextBlock(text=answer),))
-        self._sessions[asked.key(said)] = session_id
-        while len(self._sessions) > _REMEMBERED:
-            self._sessions.popitem(last=False)
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of the answer: they name the session."""
+        return {"x-aar-session": self.room.session_id}
+
+    async def whole(self, request: Request) -> tuple[RunResult, str]:
+        """Run the prompt to its end; return how it ended, and the answer.
+
+        Raises:
+            GoneError: The client did not wait.
+            AarError: The run could not start, or failed.
+        """
+        result = await unless_gone(request, self._whole())
+        _demand_success(result)
+        text = result.text or _remark(result)
+        self.known.note(self.asked, text, self.room.session_id)
+        return result, text
+
+    async def _whole(self) -> RunResult:
+        result: RunResult | None = None
+        async with self.house.staying(self.room), aclosing(self._run()) as pieces:
+            async for piece in pieces:
+                result = piece if isinstance(piece, RunResult) else result
+        assert result is not None
+        return result
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncGenerator[AsyncGenerator[Piece | RunResult]]:
+        """Run the prompt; give what yields the answer in pieces, at last how it ended. Closes the session.
+
+        What is given raises `AarError` where the run could not start, or failed.
+        """
+        async with self.house.staying(self.room), aclosing(self._pieces()) as pieces:
+            yield pieces
+
+    async def _pieces(self) -> AsyncGenerator[Piece | RunResult]:
+        said: list[str] = []
+        async with aclosing(self._run()) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Piece):
+                    said.append(piece.text)
+                    yield piece
+                    continue
+                _demand_success(piece)
+                if more := _remark(piece):
+                    said.append(f"\n\n{more}" if any(said) else more)
+                    yield Piece(said[-1])
+                self.known.note(self.asked, "".join(said), self.room.session_id)
+                yield piece
+
+    async def _run(self) -> AsyncGenerator[Piece | RunResult]:
+        """Run the prompt; yield the answer in pieces, at last how it ended."""
+        passed: asyncio.Queue[Piece | RunResult | None] = asyncio.Queue()
+        steps = _Steps()
+
+        def take(event: Event) -> None:
+            piece = steps.piece(event)
+            if piece is not None:
+                passed.put_nowait(piece)
+
+        conversation = self.room.conversation
+        conversation.watch(take, on_result=passed.put_nowait)
+        messages = self.asked.with_instructions() if self.new else self.asked.messages
+        content: list[ContentBlock] = [
+            block
+            for block in messages[-1].content
+            if isinstance(block, TextBlock | ImageBlock | ResourceBlock)
+        ]
+        conversation.submit(content)
+        waiting = asyncio.ensure_future(conversation.wait())
+        waiting.add_done_callback(lambda _: passed.put_nowait(None))
+        try:
+            while (item := await passed.get()) is not None:
+                yield item
+            waiting.result()
+        finally:
+            conversation.interrupt()
+            waiting.cancel()
 
 
-def conversations_of(request: Request) -> Conversations:
-    """Return what the server that got ``request`` remembers."""
-    state = request.app.state
-    if not hasattr(state, "conversations"):
-        state.conversations = Conversations()
-    kept: Conversations = state.conversations
-    return kept
-
-
-async def begin(house: House, asked: Asked, known: Conversations) -> tuple[Room, bool]:
-    """Open the session of a conversation; tell also whether it is a new one.
+async def begin(request: Request, asked: Asked) -> Turn:
+    """Open the session of a conversation.
 
     Raises:
         NotHereError: There is no such model.
         AarError: The conversation cannot be taken.
     """
+    house, known = house_of(request), conversations_of(request)
     wish = Wish(agent=await agent_of(house, asked.model))
     stored = known.find(asked)
     if stored is not None and house.room(stored) is None:
         with suppress(AarError):  # deleted, or open in another process: a new one is as good
-            return await house.create(wish, headless=True, resume=stored), False
+            room = await house.create(wish, headless=True, resume=stored)
+            return Turn(house, room, asked, known, new=False)
 
     def tell(session: Session) -> None:
-        tell_history(session, _with_instructions(asked)[:-1])
+        tell_history(session, asked.with_instructions()[:-1])
 
-    return await house.create(wish, headless=True, begin=tell), True
-
-
-def _with_instructions(asked: Asked) -> list[Message]:
-    """Return the messages with the client's instructions before the first of the user's."""
-    messages = list(asked.messages)
-    if asked.instructions:
-        block = ResourceBlock(uri="instructions of the client", text=asked.instructions)
-        place = next(at for at, message in enumerate(messages) if message.role == "user")
-        first = messages[place]
-        messages[place] = Message(role="user", content=(block, *first.content))
-    return messages
-
-
-async def answer(room: Room, asked: Asked, *, new: bool) -> AsyncGenerator[Piece | RunResult]:
-    """Run the prompt; yield the answer in pieces, at last how it ended.
-
-    Raises:
-        AarError: The run could not start.
-    """
-    passed: asyncio.Queue[Piece | RunResult | None] = asyncio.Queue()
-    steps = _Steps()
-
-    def take(event: Event) -> None:
-        piece = steps.piece(event)
-        if piece is not None:
-            passed.put_nowait(piece)
-
-    room.conversation.watch(take, on_result=passed.put_nowait)
-    messages = _with_instructions(asked) if new else list(asked.messages)
-    content: list[ContentBlock] = [
-        block for block in messages[-1].content if isinstance(block, TextBlock | ImageBlock | ResourceBlock)
-    ]
-    room.conversation.submit(content)
-    waiting = asyncio.ensure_future(room.conversation.wait())
-    waiting.add_done_callback(lambda _: passed.put_nowait(None))
-    try:
-        while (item := await passed.get()) is not None:
-            yield item
-        waiting.result()
-    finally:
-        room.conversation.interrupt()
-        waiting.cancel()
-
-
-async def run_whole(house: House, room: Room, asked: Asked, *, new: bool) -> RunResult:
-    """Run the prompt to its end, close the session and tell how it went.
-
-    Raises:
-        AarError: The run could not start.
-    """
-    result: RunResult | None = None
-    async with house.staying(room), aclosing(answer(room, asked, new=new)) as pieces:
-        async for piece in pieces:
-            result = piece if isinstance(piece, RunResult) else result
-    assert result is not None
-    return result
+    room = await house.create(wish, headless=True, begin=tell)
+    return Turn(house, room, asked, known, new=True)
 
 
 @dataclass
@@ -209,18 +191,18 @@ class _Steps:
         return Piece(text, event.reasoning_text) if text or event.reasoning_text else None
 
 
-def remark(result: RunResult) -> str:
+def _remark(result: RunResult) -> str:
     """Return what is said of a run that ended otherwise than with an answer; empty: nothing."""
     return _REMARKS.get(result.stop_reason, "")
 
 
-def demand_success(result: RunResult) -> None:
+def _demand_success(result: RunResult) -> None:
     """Raise `ProviderError` for a run that failed."""
     if result.stop_reason is StopReason.ERROR:
-        raise failure_of(result)
+        raise _failure_of(result)
 
 
-def failure_of(result: RunResult) -> ProviderError:
+def _failure_of(result: RunResult) -> ProviderError:
     """Return the error of a run that failed."""
     error = result.error or {}
     kind = ErrorKind(str(error.get("kind", ErrorKind.INTERNAL)))
@@ -250,33 +232,3 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T:
 async def _gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def image(media_type: object, data: object) -> ImageBlock:
-    """Return an image that a client sent.
-
-    Raises:
-        UsageError: It is of a kind that is not taken.
-    """
-    import base64
-    import binascii
-
-    if media_type not in _IMAGES or not isinstance(data, str) or not data:
-        raise UsageError(f"Images must be {', '.join(sorted(_IMAGES))}, in base64.")
-    try:
-        base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        raise UsageError("The data of an image are no base64.") from None
-    return ImageBlock(media_type=str(media_type), data=data)
-
-
-def conversation(instructions: list[str], messages: list[Message], model: str) -> Asked:
-    """Return what is asked.
-
-    Raises:
-        UsageError: There is no prompt in it.
-    """
-    if not messages or messages[-1].role != "user" or not messages[-1].content:
-        raise UsageError("messages: the last one must be the user's, with something in it.")
-    told = tuple(message for message in messages if message.content)
-    return Asked(model, "\n\n".join(text for text in instructions if text.strip()), told)

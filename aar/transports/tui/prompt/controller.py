@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
-from textual.timer import Timer
 
 from aar.transports.tui.prompt.area import PromptArea
 from aar.transports.tui.prompt.chips import Chips, PastedImage
 from aar.transports.tui.prompt.hint import HintLine
 from aar.transports.tui.prompt.images import read_image
+from aar.transports.tui.prompt.keeping import Keeper
 from aar.transports.tui.prompt.messages import FilesDropped, Submitted
 from aar.transports.tui.prompt.shell import ShellRunner
 from aar.transports.tui.textual_private import teach_alt_enter
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from aar.core.agent import RunResult
-    from aar.memory.prompt_history import DraftStore, PromptHistory
     from aar.protocol.events import ApprovalRequest
     from aar.runtime.conversation import Conversation
     from aar.transports.tui.approvals import ApprovalPanel
@@ -39,8 +38,6 @@ REWIND_S = 0.6
 """Seconds within which a second Esc offers to go back."""
 _SETTLED_S = 0.05
 _STARTING = "One moment, aar is still starting."
-_DRAFT_S = 1.0
-"""Seconds between two writes of the draft."""
 
 
 class PromptController:
@@ -63,9 +60,7 @@ class PromptController:
         self.panels: Panels | None = None
         self._connection: Connection | None = None
         self._waiting: list[Submitted] = []
-        self._history: PromptHistory | None = None
-        self._drafts: DraftStore | None = None
-        self._draft_timer: Timer | None = None
+        self._keeper = Keeper(app, self._draft, self.hint.tell)
         self._shell = ShellRunner(self.hint.tell)
         self._escaped_at = float("-inf")
         self._closed = False
@@ -96,20 +91,15 @@ class PromptController:
 
     async def connected(self, connection: Connection) -> None:
         """Take the open session: vim keys, earlier prompts, the draft, and what was sent meanwhile."""
-        from aar.memory.prompt_history import DraftStore, PromptHistory
-
         self._connection = connection
         runtime = connection.conversation.runtime
         self.area.use_vim(runtime.config.tui.vim)
-        if runtime.config.session.store:
-            data = runtime.base.paths.data
-            self._history = PromptHistory(data / "prompt_history.jsonl")
-            self._drafts = DraftStore(data / "drafts", runtime.workspace)
-            self.area.recall.set(await asyncio.to_thread(self._history.entries, runtime.workspace))
-            draft = await asyncio.to_thread(self._drafts.take)
-            if draft is not None and isinstance(draft.get("text"), str):
-                self.area.put_back(draft["text"], Chips.load(draft.get("chips")))
-                self.hint.tell("What you were typing is back.")
+        if entries := await self._keeper.open(runtime):
+            self.area.recall.set(entries)
+        draft = await self._keeper.left()
+        if draft is not None and isinstance(draft.get("text"), str):
+            self.area.put_back(draft["text"], Chips.load(draft.get("chips")))
+            self.hint.tell("What you were typing is back.")
         waiting, self._waiting = self._waiting, []
         for message in waiting:
             self.submit(message)
@@ -118,9 +108,7 @@ class PromptController:
         """Keep what was typed and not heard, queued prompts as well; the screen ends."""
         self._closed = True
         self._shell.cancel()
-        self._save_draft()
-        if self._drafts is not None:
-            self._drafts.close()
+        self._keeper.close(self._draft(queue=True))
 
     # --- sending ---------------------------------------------------------------------------------------
 
@@ -149,23 +137,7 @@ class PromptController:
 
     def remember(self, typed: str) -> None:
         """Keep a prompt in the history, and forget the draft."""
-        if self._drafts is not None:
-            self._drafts.clear()
-        conversation = self.conversation
-        if self._history is not None and conversation is not None and typed.strip():
-            history, workspace = self._history, conversation.runtime.workspace
-            self._in_thread(lambda: history.add(typed, workspace))
-
-    def _in_thread(self, work: Any) -> None:
-        async def run() -> None:
-            from aar.protocol.errors import AarError
-
-            try:
-                await asyncio.to_thread(work)
-            except (OSError, AarError) as error:
-                self.hint.tell(f"What you type cannot be kept on disk: {error}")
-
-        self._app.run_worker(run(), exit_on_error=False)
+        self._keeper.remember(typed)
 
     def ended(self, result: RunResult) -> None:
         """After a run that did not end well, put words that it did not hear back into the prompt."""
@@ -320,9 +292,7 @@ class PromptController:
         if self.panels is None:
             self.hint.tell(_STARTING)
             return
-        entries: Sequence[str] = ()
-        if self._history is not None:
-            entries = await asyncio.to_thread(self._history.entries)
+        entries = await self._keeper.entries()
         query = self.area.text if len(self.area.text.split()) <= 3 else ""
         self.panels.search.open(entries, query.strip())
 
@@ -334,30 +304,7 @@ class PromptController:
 
     def draft_changed(self) -> None:
         """Write the draft soon, at most once a second."""
-        if self._drafts is not None and self._draft_timer is None:
-            self._draft_timer = self._app.set_timer(_DRAFT_S, self._draft_due)
-
-    def _draft_due(self) -> None:
-        self._draft_timer = None
-        drafts, draft = self._drafts, self._draft()
-        if drafts is not None:
-            self._in_thread((lambda: drafts.save(draft)) if draft else drafts.clear)
-
-    def _save_draft(self) -> None:
-        from aar.protocol.errors import AarError
-
-        drafts, draft = self._drafts, self._draft(queue=True)
-        if drafts is None:
-            return
-        try:
-            if draft:
-                drafts.save(draft)
-            else:
-                drafts.clear()
-        except (OSError, AarError) as error:
-            from aar.runtime.base import log_failure
-
-            log_failure("the draft could not be kept", error)
+        self._keeper.draft_changed()
 
     def _draft(self, *, queue: bool = False) -> dict[str, Any]:
         """Return the draft; with ``queue`` what waits stands before it."""

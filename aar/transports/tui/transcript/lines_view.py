@@ -5,7 +5,7 @@ One widget however many blocks there are: no layout, no mounting. What keys and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.cells import cell_len
@@ -22,12 +22,12 @@ from aar.transports.tui.transcript.paint import overlay, put_right, strip_of
 from aar.transports.tui.transcript.palette import Palette
 from aar.transports.tui.transcript.selection import Selection
 from aar.transports.tui.transcript.spans import cells_of
+from aar.transports.tui.transcript.text import Line
 from aar.transports.tui.transcript.viewport import Viewport
 
 if TYPE_CHECKING:
     from aar.transports.tui.blocks import AnyBlock
     from aar.transports.tui.presenter import Changes
-    from aar.transports.tui.transcript.text import Line
 
 EDGE = 1
 """Cells on the left for the cursor's bar, and as many on the right for the thumb."""
@@ -54,6 +54,8 @@ class TranscriptLines(Widget, inherit_bindings=False):
         self.finder = Finder(self.document)
         self.selection = Selection(self.document)
         self.cursor: int | None = None
+        self._welcome: Callable[[int], Sequence[Line]] | None = None
+        self._welcome_lines: tuple[int, Sequence[Line]] = (0, ())
         self._asked_older = False
         self._palette: Palette | None = None
         self._palette_of: tuple[object, ...] = ()
@@ -94,6 +96,12 @@ class TranscriptLines(Widget, inherit_bindings=False):
         count = next((n for n, block in enumerate(blocks) if block.key >= known[0].key), len(blocks))
         return list(blocks[:count])
 
+    def show_when_empty(self, lines: Callable[[int], Sequence[Line]]) -> None:
+        """Draw what ``lines`` makes for a width in cells, as long as there is no block."""
+        if not len(self.document):
+            self._welcome, self._welcome_lines = lines, (0, ())
+            self.refresh()
+
     def settle(self) -> None:
         """Measure what is seen and draw it; go on soon with text that is not drawn yet."""
         rows = self.size.height - (1 if self.finder.typing else 0)
@@ -126,7 +134,7 @@ class TranscriptLines(Widget, inherit_bindings=False):
         line = self._line_at(place, inside)
         bar = line is not None and self.has_focus and self.cursor == self.document.blocks[place].key
         unseen = self.viewport.unseen if y == height - 1 and not self.viewport.sticks else 0
-        drawn = (line.runs, line.fill) if line is not None else ()
+        drawn = (line.runs, line.fill) if line is not None else (not len(self.document),)
         return *drawn, bar, unseen, self._thumb(y, height), self.size.width, id(self._palette)
 
     def _go_on(self) -> None:
@@ -176,6 +184,8 @@ class TranscriptLines(Widget, inherit_bindings=False):
     def _row(self, y: int, palette: Palette) -> Strip:
         inner = self.size.width - 2 * EDGE
         blank = Segment(" " * EDGE, palette[""])
+        if not len(self.document):
+            return Strip([blank, *strip_of(self._welcome_line(y, inner), palette, inner)], inner + EDGE)
         place, inside = self.document.find(self.viewport.top + y)
         line = self._line_at(place, inside)
         if line is None:
@@ -185,6 +195,13 @@ class TranscriptLines(Widget, inherit_bindings=False):
         strip = self._marked(strip, line, place, number, palette)
         here = self.has_focus and self.cursor == self.document.blocks[place].key
         return Strip([Segment("▎", palette["bar.cursor"]) if here else blank, *strip], inner + EDGE)
+
+    def _welcome_line(self, y: int, width: int) -> Line:
+        if self._welcome is not None and self._welcome_lines[0] != width:
+            self._welcome_lines = width, self._welcome(width)
+        lines = self._welcome_lines[1]
+        # Not the line itself: it keeps its strip, in the colours of the theme before.
+        return Line(lines[y].runs) if y < len(lines) else Line()
 
     def _line_at(self, place: int, inside: int) -> Line | None:
         if place >= len(self.document):
