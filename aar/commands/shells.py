@@ -70,7 +70,7 @@ def commands() -> tuple[Command, ...]:
     return (
         Command(
             "shells",
-            "Show the commands that run in the background, and what they wrote; end one, or keep it.",
+            "Show the commands in the background and what they wrote; end or keep one.",
             _shells,
             "[ID|kill ID|keep ID]",
             "work",
