@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from aar.commands.base import Command, Context, Failure, Result, Table, Text, fence, one_line, starting_with
+from aar.config.paths import ensure
+from aar.protocol.ports import Process
+from aar.safety.spawn_process import ServedProcess
 
 _LINES = 40
 
@@ -13,7 +17,7 @@ async def _shells(context: Context, argument: str) -> Result:
     """Show all, the end of one's output, or end one."""
     background = context.runtime.background
     verb, _, rest = argument.partition(" ")
-    name = rest.strip() if verb == "kill" else argument
+    name = rest.strip() if verb in ("kill", "keep") else argument
     if not argument:
         rows = tuple(
             (shell, "runs" if process.running else "ended", one_line(_tail(process.output(), 1), 80))
@@ -26,12 +30,29 @@ async def _shells(context: Context, argument: str) -> Result:
     if process is None:
         known = f"there are: {', '.join(background)}" if background else "there are none"
         return Failure(f"There is no background command {name!r}; {known}.")
+    if verb == "keep":
+        return await asyncio.to_thread(_keep, context, name, process)
     if verb == "kill":
         await process.kill()
         return Text(f"{name} is ended, with all its children.")
     state = "runs" if process.running else "has ended"
     written = _tail(process.output(), _LINES)
     return Text(f"{name} {state}.\n{fence(written)}" if written else f"{name} {state}; it wrote nothing.")
+
+
+def _keep(context: Context, name: str, process: Process) -> Result:
+    """Let a command go on when aar ends."""
+    if not process.running:
+        return Failure(f"{name} has ended.")
+    if not isinstance(process, ServedProcess) or not process.outlives:
+        return Failure(f"{name} cannot go on without aar, which watches over its wall.")
+    folder = ensure(context.runtime.base.paths.data / "kept")
+    log = folder / f"{context.session.session_id}-{name}.log"
+    context.runtime.background.kept[name] = log
+    return Text(
+        f"{name} goes on when aar ends, behind its wall and without the network, as process {process.pid}. "
+        f"What it writes is then in {log}; `kill {process.pid}` ends it."
+    )
 
 
 def _tail(output: bytes, lines: int) -> str:
@@ -41,7 +62,7 @@ def _tail(output: bytes, lines: int) -> str:
 
 def _completed(context: Context, text: str) -> Sequence[str]:
     names = list(context.runtime.background)
-    return starting_with([*names, *(f"kill {name}" for name in names)], text)
+    return starting_with([*names, *(f"{verb} {name}" for verb in ("kill", "keep") for name in names)], text)
 
 
 def commands() -> tuple[Command, ...]:
@@ -49,9 +70,9 @@ def commands() -> tuple[Command, ...]:
     return (
         Command(
             "shells",
-            "Show the commands that run in the background, and what they wrote; end one.",
+            "Show the commands in the background and what they wrote; end or keep one.",
             _shells,
-            "[ID|kill ID]",
+            "[ID|kill ID|keep ID]",
             "work",
             complete=_completed,
             example="/shells shell_1",

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    model_validator,
+)
 
 PermissionMode = Literal["plan", "ask", "edit", "auto", "unsafe"]
 Wall = Literal["auto", "bubblewrap", "namespaces", "landlock", "seatbelt", "none"]
@@ -208,6 +216,8 @@ class ToolSettings(Section):
 
     timeout: Positive | None = None
     """Seconds a call may take."""
+    persistent: bool = False
+    """Whether folder, variables and functions last from one call to the next (bash only)."""
 
 
 class ToolsConfig(Section):
@@ -224,10 +234,23 @@ class ToolsConfig(Section):
 
     __pydantic_extra__: dict[str, ToolSettings]  # pyright: ignore[reportIncompatibleVariableOverride]
 
+    @model_validator(mode="after")
+    def _only_bash_persists(self) -> ToolsConfig:
+        for name, settings in (self.__pydantic_extra__ or {}).items():
+            if settings.persistent and name != "bash":
+                raise ValueError(f"only bash can be persistent, not {name}")
+        return self
+
     def timeout(self, name: str, default: float) -> float:
         """Return the timeout of tool ``name`` in seconds."""
         settings = (self.__pydantic_extra__ or {}).get(name)
         return default if settings is None or settings.timeout is None else settings.timeout
+
+    @property
+    def persistent_shell(self) -> bool:
+        """Whether the commands of an agent share a shell."""
+        settings = (self.__pydantic_extra__ or {}).get("bash")
+        return settings is not None and settings.persistent
 
 
 class ContextConfig(Section):

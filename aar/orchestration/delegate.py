@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from aar.core.agent import Agent, RunResult
 from aar.core.session import Session
@@ -19,12 +19,15 @@ from aar.orchestration.profiles import Profile
 from aar.orchestration.reports import outcome
 from aar.orchestration.turns import NotBegunError, Turns
 from aar.protocol.errors import AarError, StorageError, ToolCategory, ToolFailure
-from aar.protocol.events import ContextEvent, Subagent, ToolCall
+from aar.protocol.events import ContextEvent, Notice, Subagent, ToolCall
 from aar.protocol.ids import new_id
 from aar.protocol.messages import TextBlock
 from aar.protocol.ports import Emit
 from aar.protocol.state import StopReason
 from aar.protocol.tool import ToolOutcome, ToolSpec
+
+if TYPE_CHECKING:
+    from aar.orchestration.merge_back import Merge, WorkTree
 
 MAX_PARALLEL = 32
 MAX_DEPTH = 4
@@ -61,6 +64,9 @@ class Child:
         task: Runs it, where it works in the background.
         result: How its last run ended.
         collected: Whether its report was handed over.
+        attended: Whether somebody waits for its work, or for its turn.
+        tree: The copy of the project in which it works; ``None``: it works where its parent does.
+        merge: What became of its changes there.
     """
 
     agent_id: str
@@ -72,6 +78,9 @@ class Child:
     task: asyncio.Task[ToolOutcome] | None = None
     result: RunResult | None = None
     collected: bool = False
+    attended: bool = False
+    tree: WorkTree | None = None
+    merge: Merge | None = None
 
     def event(self, action: Literal["start", "end"], **fields: object) -> Subagent:
         """Return the event that tells of its beginning or end."""
@@ -80,6 +89,7 @@ class Child:
                 "action": action,
                 "profile": self.profile.name,
                 "task": self.title,
+                "work_tree": None if self.tree is None else str(self.tree.folder),
                 "agent_id": self.agent_id,
                 "parent_id": self.call_id,
                 **fields,
@@ -98,6 +108,8 @@ class Team:
         parallel: How many of one depth work at once; others wait for their turn.
         depth: How deep agents start agents; 0: none may be started.
         children: All that were started here, by id.
+        make_tree: Prepares the copy of the project for one of them; ``None``: there are no copies here.
+        merging: Held while changes of a copy are put into the project.
     """
 
     session: Session
@@ -106,6 +118,8 @@ class Team:
     parallel: int = 10
     depth: int = 2
     children: dict[str, Child] = field(default_factory=dict[str, Child])
+    make_tree: Callable[[str, WorkTree | None], WorkTree] | None = None
+    merging: asyncio.Lock = field(default_factory=asyncio.Lock)
     _turns: dict[int, Turns] = field(default_factory=dict[int, Turns])
 
     def turns(self, depth: int) -> Turns:
@@ -114,6 +128,16 @@ class Team:
         if found is None:
             found = self._turns[depth] = Turns(self.parallel)
         return found
+
+    def queued(self, child: Child) -> int | None:
+        """Return how many wait before an agent that begins now; ``None``: there is a place for it."""
+        others = (
+            one
+            for one in self.children.values()
+            if one is not child and one.depth == child.depth and (one.attended or _waits(one))
+        )
+        waiting = sum(1 for _ in others) - self.parallel
+        return waiting if waiting >= 0 else None
 
     def state(self, child: Child) -> str:
         """Return in a word or two whether an agent works, waits for its turn, or how it ended."""
@@ -177,12 +201,14 @@ class Member:
         depth: 0 for the main agent.
         parent: Returns the agent at this place.
         may_start: Names of the only agents that may be started from here; empty: all.
+        tree: The copy of the project in which the agent here works; ``None``: the project itself.
     """
 
     team: Team
     depth: int
     parent: Callable[[], Agent]
     may_start: tuple[str, ...] = ()
+    tree: WorkTree | None = None
 
     @property
     def may_delegate(self) -> bool:
@@ -203,16 +229,25 @@ class Member:
         """Return what the call may use."""
         return Delegation(self, call, emit)
 
-    def hire(self, profile: Profile, agent_id: str, title: str, call_id: str | None = None) -> Child:
-        """Return a new agent that works for the one here.
+    def hire(
+        self,
+        profile: Profile,
+        agent_id: str,
+        title: str,
+        call_id: str | None = None,
+        *,
+        tree: WorkTree | None = None,
+    ) -> Child:
+        """Return a new agent that works for the one here, in ``tree`` if it gets a copy of the project.
 
         Raises:
             AarError: Its model cannot be used.
         """
         made: list[Agent] = []
-        below = Member(self.team, self.depth + 1, lambda: made[0], profile.handoff)
+        below = Member(self.team, self.depth + 1, lambda: made[0], profile.handoff, tree or self.tree)
         made.append(self.team.make(profile, agent_id, self.parent(), below))
-        child = Child(agent_id, profile, " ".join(title.split())[:_TASK_CHARS], made[0], below.depth, call_id)
+        words = " ".join(title.split())[:_TASK_CHARS]
+        child = Child(agent_id, profile, words, made[0], below.depth, call_id, tree=tree)
         self.team.children[agent_id] = child
         return child
 
@@ -223,6 +258,7 @@ class Member:
             NotBegunError: It was stopped before its turn came.
         """
         reason, report, parent = StopReason.CANCELLED, None, self.parent()
+        child.attended = True
         try:
             async with self.team.turns(child.depth).turn(child.agent_id):
                 result = await work()
@@ -230,6 +266,7 @@ class Member:
             child.result = result
             parent.include(result)
         finally:
+            child.attended = False
             # The session may be closed, when aar ends in the middle of the work.
             with suppress(StorageError):
                 emit.append(child.event("end", result=report, stop_reason=reason))
@@ -247,11 +284,18 @@ class Delegation:
     emit: Emit
 
     async def start(
-        self, agent: str, prompt: str, *, title: str = "", background: bool = False, resume: str | None = None
+        self,
+        agent: str,
+        prompt: str,
+        *,
+        title: str = "",
+        background: bool = False,
+        resume: str | None = None,
+        worktree: bool | None = None,
     ) -> ToolOutcome:
         """Give a task to an agent; see `aar.protocol.ports.Delegate.start`."""
-        child = self._child(agent, title or prompt, resume)
-        self.emit.append(child.event("start"))
+        child = self._child(agent, title or prompt, resume, worktree)
+        self.emit.append(child.event("start", queued=self.member.team.queued(child)))
         if not background:
             return await self._work(child, prompt)
         child.task = asyncio.get_running_loop().create_task(self._in_background(child, prompt))
@@ -277,17 +321,17 @@ class Delegation:
         if not self.member.may_delegate:
             raise ToolFailure(ToolCategory.BLOCKED, "Agents may not be started here ([agents] depth is 0).")
         child = self._made(profile, agent_id or f"{profile.name}-{new_id()[-6:].lower()}", title)
-        self.emit.append(child.event("start"))
+        self.emit.append(child.event("start", queued=self.member.team.queued(child)))
         return child, await self._work(child, prompt)
 
-    def _child(self, name: str, title: str, resume: str | None) -> Child:
+    def _child(self, name: str, title: str, resume: str | None, worktree: bool | None) -> Child:
         team = self.member.team
         if not self.member.may_delegate:
             raise ToolFailure(
                 ToolCategory.BLOCKED, "Agents at this depth may not start others. Do the work yourself."
             )
         if resume is not None:
-            return self._earlier(resume)
+            return self._earlier(resume, worktree)
         profile = self._profile(name)
         if len(team.children) >= MAX_CHILDREN:
             raise ToolFailure(
@@ -295,11 +339,22 @@ class Delegation:
                 f"This session has started {MAX_CHILDREN} agents already; do the rest yourself.",
             )
         agent_id = f"{profile.name}-{new_id()[-6:].lower()}"
-        return self._made(profile, agent_id, title)
+        return self._made(profile, agent_id, title, worktree=worktree)
 
-    def _made(self, profile: Profile, agent_id: str, title: str) -> Child:
+    def _made(
+        self,
+        profile: Profile,
+        agent_id: str,
+        title: str,
+        *,
+        worktree: bool | None = None,
+        tree: WorkTree | None = None,
+    ) -> Child:
+        make = self.member.team.make_tree
         try:
-            return self.member.hire(profile, agent_id, title, self.call.id or None)
+            if tree is None and make is not None and (profile.worktree if worktree is None else worktree):
+                tree = make(agent_id, self.member.tree)
+            return self.member.hire(profile, agent_id, title, self.call.id or None, tree=tree)
         except AarError as error:
             raise ToolFailure(
                 ToolCategory.EXCEPTION, f"The agent {profile.name} cannot work: {error}"
@@ -321,7 +376,7 @@ class Delegation:
             raise ToolFailure(ToolCategory.NOT_FOUND, f"There is no agent {name!r}. {hint}")
         return profile
 
-    def _earlier(self, agent_id: str) -> Child:
+    def _earlier(self, agent_id: str, worktree: bool | None) -> Child:
         """Return an agent that worked before, with its conversation."""
         team = self.member.team
         child = team.children.get(agent_id)
@@ -333,20 +388,66 @@ class Delegation:
             if child.depth != self.member.depth + 1:
                 raise ToolFailure(ToolCategory.BLOCKED, f"The agent {agent_id} belongs to another agent.")
             # Made anew, because its parent may be allowed less than when it was made.
-            return self._made(child.profile, agent_id, child.title)
+            kept = child.tree if child.merge is not None and child.merge.kept else None
+            again = child.tree is not None if worktree is None else worktree
+            return self._made(child.profile, agent_id, child.title, worktree=again, tree=kept)
         for event in team.session.events():
             if isinstance(event, Subagent) and event.agent_id == agent_id and event.action == "start":
-                return self._made(self._profile(event.profile), agent_id, event.task)
+                again = event.work_tree is not None if worktree is None else worktree
+                return self._made(self._profile(event.profile), agent_id, event.task, worktree=again)
         raise ToolFailure(ToolCategory.NOT_FOUND, f"There is no agent {agent_id!r} to go on with.")
 
     async def _work(self, child: Child, prompt: str) -> ToolOutcome:
         """Run a child to its end, when its turn comes."""
         session = self.member.team.session
         try:
-            result = await self.member.attend(child, self.emit, lambda: child.agent.run(prompt, session))
+            if child.tree is None:
+                result = await self.member.attend(child, self.emit, lambda: child.agent.run(prompt, session))
+                return outcome(child.agent_id, result)
+            tree = child.tree
+            result = await self.member.attend(child, self.emit, lambda: self._in_tree(child, tree, prompt))
         except NotBegunError as error:
             raise ToolFailure(ToolCategory.CANCELLED, str(error)) from error
-        return outcome(child.agent_id, result)
+        return outcome(child.agent_id, result, "" if child.merge is None else child.merge.told)
+
+    async def _in_tree(self, child: Child, tree: WorkTree, prompt: str) -> RunResult:
+        """Run a child in its copy of the project, and put what it changed there into the project."""
+        from aar.orchestration.merge_back import Merger
+
+        team = self.member.team
+        merger = Merger(team.session, self.member.parent().executor, self.call.run_id, team.merging)
+        child.merge = None
+        try:
+            await tree.open()
+            result = await child.agent.run(prompt, team.session)
+            child.merge = await merger.merge(child.agent_id, tree, result)
+            return replace(result, file_changes=child.merge.file_changes, diffs=child.merge.diffs)
+        except AarError as error:
+            raise ToolFailure(ToolCategory.EXCEPTION, f"The work tree failed: {error}") from error
+        finally:
+            await self._leave(child, tree)
+
+    async def _leave(self, child: Child, tree: WorkTree) -> None:
+        """Remove a copy of the project, unless it holds work that is nowhere else."""
+        await tree.rest()
+        if child.merge is None:
+            from aar.orchestration.merge_back import Merge
+
+            # It was cancelled or failed: what it did until then is not lost.
+            try:
+                kept = bool((await tree.changes()).patch)
+            except AarError:
+                kept = tree.folder.exists()
+            child.merge = Merge("", kept=kept)
+        if not child.merge.kept:
+            await tree.remove()
+            return
+        message = (
+            f"The changes of {child.agent_id} are kept in the work tree {tree.folder}: `git -C {tree.folder} "
+            f"diff HEAD` shows them, `git worktree remove --force {tree.folder}` removes them."
+        )
+        with suppress(StorageError):
+            self.emit.append(Notice(level="warning", code="work_tree", message=message))
 
     async def _in_background(self, child: Child, prompt: str) -> ToolOutcome:
         done = await self._work(child, prompt)

@@ -46,6 +46,7 @@ class Profile:
         advisors: Agents whose advice it wants.
         handoff: The only agents that it may give work to; none: all that there are.
         critic: Whether its answer is judged before it is final; ``None``: as the settings say.
+        worktree: Whether it works in a git work tree when another agent starts it.
         unused: Fields of its file that aar does not act on.
     """
 
@@ -66,6 +67,7 @@ class Profile:
     advisors: tuple[str, ...] = ()
     handoff: tuple[str, ...] = ()
     critic: bool | None = None
+    worktree: bool = False
     unused: tuple[str, ...] = field(default=())
 
     def allowed(self, registry: ToolRegistry, offered: Iterable[str]) -> frozenset[str]:
@@ -138,6 +140,7 @@ def _build(name: str, meta: dict[str, Any], document: Document) -> Profile:
         advisors=_agents("advisors", take("advisors")),
         handoff=_agents("handoff", take("handoff")),
         critic=_flag("critic", take("critic")),
+        worktree=_worktree(take("worktree"), take("isolation")),
         unused=tuple(sorted(meta)),
     )
 
@@ -180,6 +183,13 @@ def _flag(name: str, value: object) -> bool | None:
     if isinstance(value, str) and value.lower() in ("off", "none", "no"):
         return False
     raise ValueError(f"{name} must be true or false")
+
+
+def _worktree(flag: object, isolation: object) -> bool:
+    """Return whether it works in a work tree; Claude Code's files say ``isolation: worktree``."""
+    if isolation is not None and isolation not in ("worktree", "none"):
+        raise ValueError("isolation must be worktree or none")
+    return isolation == "worktree" if flag is None else _flag("worktree", flag) is True
 
 
 def _agents(name: str, value: object) -> tuple[str, ...]:

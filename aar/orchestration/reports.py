@@ -22,8 +22,8 @@ _ENDINGS = {
 }
 
 
-def outcome(agent_id: str, result: RunResult) -> ToolOutcome:
-    """Return what the parent hears: the report as data, and how the work ended."""
+def outcome(agent_id: str, result: RunResult, note: str = "") -> ToolOutcome:
+    """Return what the parent hears: the report as data, how the work ended, and ``note``."""
     ending = _ENDINGS.get(result.stop_reason)
     if result.stop_reason is StopReason.ERROR:
         ending = f"It failed: {(result.error or {}).get('message', 'no reason is known')}"
@@ -32,6 +32,8 @@ def outcome(agent_id: str, result: RunResult) -> ToolOutcome:
         lines.append(ending)
     if result.text.strip():
         lines.append(framed(result.text.strip(), f"report of {agent_id}"))
+    if note:
+        lines.append(note)
     failed = result.exit_code != 0 and not result.text.strip()
     text = "\n".join(lines)
     if failed:

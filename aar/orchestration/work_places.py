@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from aar.protocol.errors import NotThereError, StorageError
+from aar.protocol.errors import NotThereError, StorageError, UsageError
 from aar.protocol.ports import Spawner
 from aar.safety.git_calls import run_git
 
 Kind = Literal["worktree", "copy"]
 _TIMEOUT_S: Final = 600.0
 _MAX_PATCH: Final = 50_000_000
+_MOST_FILES: Final = 5000
+_MOST_BYTES: Final = 200_000_000
 _AUTHOR: Final = {
     "GIT_AUTHOR_NAME": "aar",
     "GIT_AUTHOR_EMAIL": "aar@localhost",
@@ -166,6 +169,47 @@ async def written_tree(git: Git, work: Path) -> str:
         index.unlink(missing_ok=True)
 
 
+async def check_amount(git: Git) -> None:
+    """Refuse to put very much that is not committed into the repository.
+
+    Raises:
+        UsageError: It is too much.
+    """
+    listed = ("--modified", "--others", "--exclude-standard")
+    found = await git.run("ls-files", "-z", *listed) or b""
+    names = [name for name in os.fsdecode(found).split("\0") if name]
+    if len(names) > _MOST_FILES:
+        raise UsageError(f"{len(names):,} files are not committed; commit or ignore some of them first.")
+    if await asyncio.to_thread(_bytes_of, git.root, names) > _MOST_BYTES:
+        raise UsageError("Too much is not committed to copy it; commit or ignore some of it first.")
+
+
+def _bytes_of(root: Path, names: Sequence[str]) -> int:
+    total = 0
+    for name in names:
+        # What is gone has no size.
+        with contextlib.suppress(OSError):
+            total += (root / name).lstat().st_size
+    return total
+
+
+async def changes_since(git: Git, place: Place, base: str, env: Mapping[str, str]) -> Changes:
+    """Return how an index of ``place`` (its own, unless ``env`` names another) differs from ``base``."""
+    where = {**place.env, **env}
+    diff = ("diff", "--cached", "--no-renames")
+    listed = await git.run(*diff, "--numstat", "-z", base, cwd=place.folder, env=where)
+    if not listed:
+        return Changes()
+    patch = await git.run(*diff, "--binary", base, cwd=place.folder, env=where)
+    rows = [row.split("\t", 2) for row in os.fsdecode(listed).split("\0") if row]
+    return Changes(
+        patch or b"",
+        tuple(row[2] for row in rows),
+        sum(int(row[0]) for row in rows if row[0].isdigit()),
+        sum(int(row[1]) for row in rows if row[1].isdigit()),
+    )
+
+
 class Places:
     """Makes and removes places.
 
@@ -240,18 +284,7 @@ class Places:
     async def changes(self, place: Place) -> Changes:
         """Return what was changed in a place."""
         await self._git.run("add", "-A", cwd=place.folder, env=place.env)
-        diff = ("diff", "--cached", "--no-renames")
-        listed = await self._git.run(*diff, "--numstat", "-z", place.base, cwd=place.folder, env=place.env)
-        if not listed:
-            return Changes()
-        patch = await self._git.run(*diff, "--binary", place.base, cwd=place.folder, env=place.env)
-        rows = [row.split("\t", 2) for row in os.fsdecode(listed).split("\0") if row]
-        return Changes(
-            patch or b"",
-            tuple(row[2] for row in rows),
-            sum(int(row[0]) for row in rows if row[0].isdigit()),
-            sum(int(row[1]) for row in rows if row[1].isdigit()),
-        )
+        return await changes_since(self._git, place, place.base, {})
 
     async def commit(self, place: Place) -> str:
         """Commit what is in a work tree, on no branch; return the commit, its base where nothing changed."""

@@ -349,12 +349,18 @@ class PlanEvent(Event, frozen=True):
 
 
 class Subagent(Event, frozen=True):
-    """A sub-agent starts or ends."""
+    """A sub-agent starts or ends.
+
+    ``queued`` tells at the start how many wait for a place before it; ``None``: it works at once. Its first
+    own event tells that its turn has come. ``work_tree`` is the copy of the project in which it works.
+    """
 
     type: Literal["subagent"] = "subagent"
     action: Literal["start", "end"]
     profile: str
     task: Text = ""
+    work_tree: Text | None = None
+    queued: int | None = None
     result: Text | None = None
     stop_reason: StopReason | None = None
 

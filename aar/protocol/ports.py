@@ -246,6 +246,36 @@ class Foreground(Protocol):
         ...
 
 
+class ShellLine(Protocol):
+    """One command of a kept shell."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Program and arguments that run it."""
+        ...
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Additions to its environment."""
+        ...
+
+    def ended(self, result: SpawnResult) -> str:
+        """Take up what the command left; return what the model should know of it, or nothing."""
+        ...
+
+    def dropped(self) -> None:
+        """Forget the command: what it leaves is not taken up."""
+        ...
+
+
+class KeptShell(Protocol):
+    """What the commands of one agent leave to the next: folder, variables, functions."""
+
+    def line(self, command: str, *, clean: bool) -> ShellLine:
+        """Return how a command is run; ``clean``: it gets nothing but the folder."""
+        ...
+
+
 class OutputKeeper(Protocol):
     """Keeps whole tool outputs on disk, so that the model's view may be cut."""
 
@@ -301,9 +331,24 @@ class Delegate(Protocol):
     """Lets other agents work in the name of the agent that makes a tool call."""
 
     async def start(
-        self, agent: str, prompt: str, *, title: str = "", background: bool = False, resume: str | None = None
+        self,
+        agent: str,
+        prompt: str,
+        *,
+        title: str = "",
+        background: bool = False,
+        resume: str | None = None,
+        worktree: bool | None = None,
     ) -> ToolOutcome:
         """Give a task to an agent; return its report, or at once when it works in the background.
+
+        Args:
+            agent: Its name.
+            prompt: The whole task.
+            title: The task in a few words.
+            background: Whether to return at once.
+            resume: Id of one that worked before and goes on.
+            worktree: Whether it works in a copy of the project; ``None``: as its file says.
 
         Raises:
             ToolFailure: There is no such agent, or no more may be started here.
@@ -347,6 +392,7 @@ class ToolContext:
         delegate: Lets other agents work; ``None``: there are none.
         writable: Protected paths that a person has unlocked for this call.
         notes: Notes for later sessions; ``None``: none are kept.
+        shell: What commands leave to the next; ``None``: each is a new shell.
     """
 
     call_id: str
@@ -368,3 +414,4 @@ class ToolContext:
     writable: tuple[Path, ...] = ()
     notes: NoteKeeper | None = None
     write_plan: Callable[[Sequence[PlanItem], str], Sequence[PlanItem]] | None = None
+    shell: KeptShell | None = None

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aar.config.tighten import stricter_mode
 from aar.core.agent import Agent
@@ -17,13 +17,14 @@ from aar.core.session import Session
 from aar.core.view import SessionView
 from aar.protocol.events import PlanEvent, PlanItem, ToolCall
 from aar.protocol.ports import Approver, Emit, ToolContext
-from aar.protocol.tool import ToolSpec
+from aar.protocol.tool import SideEffect, ToolSpec
 from aar.providers.base import ProviderCapabilities
 from aar.runtime.base import log_failure
 from aar.runtime.checks import make_verifier
 from aar.runtime.context import budget_of, offer_of
 from aar.runtime.counsel import attach_child_counsel, attach_counsel, notes_for
 from aar.runtime.file_watch import attach_file_watch
+from aar.runtime.kept_shells import kept_shell
 from aar.runtime.policy import save_rule
 from aar.runtime.questions import make_ask
 from aar.runtime.resilience import make_runner
@@ -39,10 +40,14 @@ if TYPE_CHECKING:
     from aar.core.files_coach import FilesCoach
     from aar.orchestration.delegate import Member
     from aar.orchestration.profiles import Profile
+    from aar.runtime.agent_trees import AgentTree
     from aar.runtime.parts import Runtime
     from aar.safety.redact import Redactor
+    from aar.tools.builtin.kept_shell import KeptShell
 
 _SMALL_TOOLS = frozenset({"read_file", "write_file", "edit_file", "bash", "list_directory", "grep"})
+_OF_A_PLACE = frozenset({"write_file", "edit_file", "apply_patch", "bash", "kill_shell"})
+"""Tools that change things, and only where their agent works."""
 _FEWEST_TOOLS = frozenset({"read_file", "write_file", "edit_file", "bash"})
 
 
@@ -79,17 +84,17 @@ def child_agent(
     Raises:
         ConfigurationError: Its model cannot be used.
     """
-    policy = parent.executor.policy
+    policy, tree = parent.executor.policy, cast("AgentTree | None", place.tree)
     below = Assembly(
         runtime,
         runtime.active if profile.model is None else runtime.opened.open(profile.model),
         profile,
         stricter_mode(policy.mode, profile.mode),
         parent,
+        tree,
     )
-    agent = below.agent(
-        session, policy.narrowed(profile.mode), parent.executor.approver, place, agent_id=agent_id
-    )
+    narrowed = policy.narrowed(profile.mode, workspace=None if tree is None else tree.folder)
+    agent = below.agent(session, narrowed, parent.executor.approver, place, agent_id=agent_id)
     attach_child_counsel(runtime, session, agent, place, profile)
     return agent
 
@@ -103,6 +108,7 @@ class _Gear:
     files: WorkspaceFiles
     outputs: OutputStore
     asked: PermissionManager | None
+    shell: KeptShell | None
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,7 @@ class Assembly:
         profile: Who it is, where it is not aar's plain self.
         prompt_mode: Permission mode that its system prompt tells.
         parent: The agent that it works for; ``None``: it works for the user.
+        tree: The copy of the project in which it works; ``None``: the project itself.
     """
 
     runtime: Runtime
@@ -133,6 +140,7 @@ class Assembly:
     profile: Profile | None
     prompt_mode: PermissionMode
     parent: Agent | None = None
+    tree: AgentTree | None = None
 
     @classmethod
     def of(cls, runtime: Runtime) -> Assembly:
@@ -153,7 +161,11 @@ class Assembly:
         runtime, parent = self.runtime, self.parent
         asked = approver if isinstance(approver, PermissionManager) else None
         tools = self.tools() if parent is None else place.tools_below(self.tools(), parent)
-        gear = _Gear(session, tools, runtime.files(), OutputStore(runtime.outputs_folder(session)), asked)
+        tree, outputs = self.tree, OutputStore(runtime.outputs_folder(session))
+        spawner = runtime.spawner if tree is None else tree.spawner
+        shell = kept_shell(runtime, session, agent_id, policy.workspace, spawner)
+        policy.shell_folder = None if shell is None else shell.current_folder
+        gear = _Gear(session, tools, runtime.files() if tree is None else tree.files(), outputs, asked, shell)
         runner = make_runner(runtime.base, self.active, runtime.opened, asked, _trace(runtime))
         agent = Agent(
             runtime.extras.agent_config(self.profile, below=parent is not None),
@@ -188,6 +200,7 @@ class Assembly:
         def make_context(call: ToolCall, emit: Emit) -> ToolContext:
             context = self._context(call, emit, gear)
             context.read_only = executor.policy.mode == "plan"
+            context.shell = gear.shell
             context.delegate = place.for_call(call, emit)
             context.notes = notes_for(runtime, gear.session, call, lambda: executor.outside.came)
             return context
@@ -198,7 +211,7 @@ class Assembly:
             approver,
             make_context,
             sync=gear.session.sync,
-            checkpointer=runtime.checkpoints(gear.session),
+            checkpointer=runtime.checkpoints(gear.session) if self.tree is None else None,
             enabled=_CallableNames(frozenset(tool.name for tool in gear.tools), self._may_use_brought),
             parallel=runtime.config.tools.parallel,
             max_calls=runtime.config.limits.tool_calls_per_step,
@@ -206,6 +219,7 @@ class Assembly:
             log=log_failure,
             redact=_redactor().redact_known,
         )
+        executor.in_copy = self.tree is not None
         return executor
 
     def _let_in(self, agent: Agent, session: Session) -> None:
@@ -232,7 +246,7 @@ class Assembly:
         if self.profile is not None:
             allowed = self.profile.allowed(runtime.registry, [spec.name for spec in specs])
             specs = [spec for spec in specs if spec.name in allowed]
-        return tuple(specs)
+        return tuple(spec for spec in specs if self._stays_in_copy(spec))
 
     def prompt(self, tools: Sequence[ToolSpec]) -> SystemPrompt:
         """Return the system prompt for these tools."""
@@ -242,7 +256,7 @@ class Assembly:
         base = runtime.base
         rules = project_rules(runtime.workspace, base.cwd, config=base.paths.config, trusted=base.trusted)
         return build_prompt(
-            workspace=runtime.workspace,
+            workspace=runtime.workspace if self.tree is None else self.tree.folder,
             dialect=capabilities.dialect,
             tools=tools,
             mode=self.prompt_mode,
@@ -255,7 +269,17 @@ class Assembly:
     def _may_use(self, name: str) -> bool:
         """Tell whether the agent may use a server's tool: its profile has it, and so has who it works for."""
         mine = self.profile is None or name in self.profile.allowed(self.runtime.registry, [name])
+        if self.tree is not None:
+            spec = self.runtime.registry.get(name)
+            mine = mine and spec is not None and self._stays_in_copy(spec)
         return mine and (self.parent is None or self.parent.executor.offers(name))
+
+    def _stays_in_copy(self, spec: ToolSpec) -> bool:
+        """Tell whether an agent in a copy of the project may have a tool: it changes nothing elsewhere."""
+        if self.tree is None or spec.name in _OF_A_PLACE:
+            return True
+        known = not spec.name.startswith("mcp__")
+        return known and not spec.side_effects & {SideEffect.WRITE, SideEffect.EXECUTE, SideEffect.EXTERNAL}
 
     def _may_use_brought(self, name: str) -> bool:
         """Tell whether a server or an extension has brought a tool that the agent may use."""
@@ -287,7 +311,9 @@ class Assembly:
         """Return source and text of what replaces the built-in instructions, if something does."""
         if self.profile is None:
             return self.runtime.custom_prompt
-        return self.runtime.extras.instructions(self.profile, below=self.parent is not None)
+        return self.runtime.extras.instructions(
+            self.profile, below=self.parent is not None, in_copy=self.tree is not None
+        )
 
     def _view_of(
         self, active: ActiveModel, session: Session, tools: tuple[ToolSpec, ...], files: WorkspaceFiles
@@ -348,11 +374,14 @@ class Assembly:
 
             return write(session, emit, items, goal, interactive=runtime.interactive)
 
+        tree, spawner = self.tree, runtime.spawner
+        if tree is None and runtime.spawn_for is not None:
+            spawner = runtime.spawn_for(call.call_id)
         return ToolContext(
             call_id=call.call_id,
-            workspace=runtime.workspace,
+            workspace=runtime.workspace if tree is None else tree.folder,
             files=gear.files,
-            spawner=runtime.spawner if runtime.spawn_for is None else runtime.spawn_for(call.call_id),
+            spawner=spawner if tree is None else tree.spawner,
             outputs=gear.outputs,
             progress=lambda text: None,
             ask=make_ask(gear.asked, call, emit),
@@ -360,13 +389,13 @@ class Assembly:
             set_plan=set_plan,
             write_plan=write_plan,
             max_output_chars=runtime.config.tools.max_output_chars,
-            background=runtime.background,
-            foreground=runtime.foreground,
+            background=runtime.background if tree is None else tree.background,
+            foreground=runtime.foreground if tree is None else None,
             settings={
                 "bash.timeout": runtime.config.tools.timeout("bash", 120),
                 **web_settings(runtime.config),
             },
-            checkpointer=runtime.checkpoints(session),
+            checkpointer=runtime.checkpoints(session) if tree is None else None,
         )
 
 

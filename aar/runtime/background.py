@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aar.protocol.errors import StorageError
@@ -13,6 +14,7 @@ from aar.safety.spawn_process import ServedProcess
 
 if TYPE_CHECKING:
     from aar.core.session import Session
+    from aar.safety.spawn import ProcessSpawner
 
 
 class Background(dict[str, Process]):
@@ -21,11 +23,24 @@ class Background(dict[str, Process]):
     def __init__(self) -> None:
         super().__init__()
         self._session: Session | None = None
+        self.kept: dict[str, Path] = {}
+        """Those that go on when aar ends, and where their output goes then."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def tell_to(self, session: Session) -> None:
         """Let ``session`` hear of each command that ends from now on."""
         self._session = session
+
+    async def end(self, spawner: ProcessSpawner) -> None:
+        """End all, but for those that are kept on purpose."""
+        for name, process in self.items():
+            if not process.running:
+                continue
+            if name in self.kept and isinstance(process, ServedProcess):
+                with suppress(OSError):
+                    spawner.let_go(process, self.kept[name])
+                    continue
+            await process.kill()
 
     def __setitem__(self, name: str, process: Process) -> None:
         super().__setitem__(name, process)

@@ -5,6 +5,7 @@ Files are read when the first agent is made, not at the start of the program.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from aar.extensions.hooks import HookRunner
     from aar.extensions.skills import Skill
     from aar.orchestration.delegate import Member, Team
+    from aar.orchestration.merge_back import WorkTree
     from aar.orchestration.profiles import Profile
     from aar.protocol.messages import ContentBlock
     from aar.protocol.tool import ToolSpec
@@ -35,6 +37,11 @@ if TYPE_CHECKING:
 _REPORT = (
     "You work for another agent and do not talk to the user. Nobody sees what you say before the end. Your "
     "last message is your report: put all that was asked for into it, with file paths, and what is left."
+)
+_COPY = (
+    "You work in a copy of the project, a git work tree that is yours alone. When you are done, what you "
+    "changed in it is put into the project as one patch. You cannot commit or stash in it. Change nothing "
+    "elsewhere."
 )
 _CHILD_STEPS = 200
 _NUMBERS = {"parallel": (10, 1, 32), "depth": (2, 0, 4), "steps": (_CHILD_STEPS, 1, 10_000)}
@@ -53,6 +60,7 @@ class Extras:
         self._teams: dict[str, Team] = {}
         self._hooks: dict[str, tuple[Session, SessionHooks]] = {}
         self._registered = False
+        self._tree_lock = asyncio.Lock()
         self.extensions = RuntimeExtensions(runtime)
 
     # --- agents ------------------------------------------------------------------------------------------
@@ -138,9 +146,17 @@ class Extras:
                 return child_agent(self._runtime, session, profile, agent_id, parent, place)
 
             team = Team(session, self.profiles, make, settings["parallel"], settings["depth"])
+            team.make_tree = self._make_tree
             self._teams[session.session_id] = team
             session.before_close.append(team.stop)
         return team
+
+    def _make_tree(self, agent_id: str, above: WorkTree | None) -> WorkTree:
+        """Prepare the work tree of an agent that is started from the project, or from another work tree."""
+        from aar.runtime.agent_trees import AgentTree
+
+        source = self._runtime.workspace if above is None else above.folder
+        return AgentTree(self._runtime, source, self._tree_lock)
 
     def hooks(self, session: Session) -> HookRunner:
         """Return the hooks of ``session``."""
@@ -227,11 +243,11 @@ class Extras:
         settings = {name: value for name, value in own.items() if value not in (None, ())}
         return replace(view, agent_id=agent_id, settings={**view.settings, **settings})
 
-    def instructions(self, profile: Profile, *, below: bool) -> tuple[str, str]:
+    def instructions(self, profile: Profile, *, below: bool, in_copy: bool = False) -> tuple[str, str]:
         """Return source and text of an agent's instructions."""
         from aar.core.prompt import TOOLS_GUIDANCE
 
-        parts = [profile.prompt, *([_REPORT] if below else []), TOOLS_GUIDANCE]
+        parts = [profile.prompt, *([_REPORT] if below else []), *([_COPY] if in_copy else []), TOOLS_GUIDANCE]
         return profile.source, "\n\n".join(parts)
 
 

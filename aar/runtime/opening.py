@@ -77,7 +77,7 @@ def open_runtime(
         if why is not None:
             notices.append(choice_notice(active, why))
         notices += _unseen_reports(base) if interactive else ()
-        registry = ToolRegistry(builtin_tools())
+        registry = ToolRegistry(builtin_tools(persistent_shell=base.config.tools.persistent_shell))
         custom_prompt = _custom_prompt(system_prompt)
         store = _store(base)
         walled.meanwhile()

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from aar.core.prompt import SystemPrompt
     from aar.memory.memory_store import MemoryStore
     from aar.orchestration.profiles import Profile
+    from aar.tools.builtin.kept_shell import KeptShell
 
 _MAX_SURVEY = 20_000
 
@@ -97,6 +98,8 @@ class Runtime:
     """Starts the commands of a call by its id elsewhere, such as in an editor's terminal; none: here."""
     background: Background = field(default_factory=Background)
     foreground: Foreground = field(default_factory=Foreground)
+    shells: dict[tuple[str, str], KeptShell] = field(default_factory=dict["tuple[str, str]", "KeptShell"])
+    """What commands leave to the next, by session and agent."""
     _left: list[ActiveModel] = field(default_factory=list[ActiveModel])
     _temporary: list[Path] = field(default_factory=list[Path])
     _checkpoints: dict[str, SessionCheckpoints] = field(default_factory=dict[str, SessionCheckpoints])
@@ -324,14 +327,27 @@ class Runtime:
 
     def files(self) -> WorkspaceFiles:
         """Return file access within the limits of this workspace."""
+        return self._files(self.make_files, self.workspace, (*self.roots, *self.base.writable), self.spawner)
+
+    def files_in(self, folder: Path, spawner: ProcessSpawner) -> WorkspaceFiles:
+        """Return file access within ``folder`` alone, behind the wall of ``spawner``."""
+        return self._files(WorkspaceFiles, folder, (), spawner)
+
+    def _files(
+        self,
+        make: Callable[..., WorkspaceFiles],
+        folder: Path,
+        roots: tuple[Path, ...],
+        spawner: ProcessSpawner,
+    ) -> WorkspaceFiles:
         sandbox = self.config.sandbox
-        return self.make_files(
-            self.workspace,
-            extra_roots=(*self.roots, *self.base.writable),
+        return make(
+            folder,
+            extra_roots=roots,
             readable=sandbox.readable,
             secrets=sandbox.secrets,
             protected=sandbox.protected,
-            changing=self.spawner.own_change,
+            changing=spawner.own_change,
         )
 
     async def survey(self) -> list[str]:
@@ -356,9 +372,7 @@ class Runtime:
 
     async def aclose(self) -> None:
         """End background processes, close connections."""
-        for process in self.background.values():
-            if process.running:
-                await process.kill()
+        await self.background.end(self.spawner)
         for checkpoints in self._checkpoints.values():
             await checkpoints.aclose()
         await self.servers.aclose()

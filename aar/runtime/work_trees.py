@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aar.config.trust import TrustStore, fingerprint
 from aar.memory.file_lock import try_lock
-from aar.orchestration.work_places import Git, Places, Project, find_project, snapshot, written_tree
+from aar.orchestration.work_places import (
+    Git,
+    Places,
+    Project,
+    check_amount,
+    find_project,
+    snapshot,
+    written_tree,
+)
 from aar.protocol.errors import StorageError, UsageError
 from aar.runtime.opening import open_runtime
 from aar.safety.git_calls import run_git
@@ -24,7 +31,6 @@ from aar.safety.git_calls import run_git
 if TYPE_CHECKING:
     from aar.runtime.parts import Runtime
 
-_MOST_FILES: Final = 5000
 _MOST_BYTES: Final = 200_000_000
 _MERGE_S: Final = 300.0
 _LOCK: Final = "aar.lock"
@@ -79,7 +85,7 @@ async def places_of(runtime: Runtime, purpose: str) -> AsyncGenerator[Places]:
     """
     root = await repository_of(runtime)
     git = Git(runtime.spawner, root)
-    await _check_amount(git)
+    await check_amount(git)
     await _tidy(git)
     # Not below aar's own folders, which no tool may read.
     work = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=f"aar-{purpose}-"))
@@ -178,23 +184,3 @@ async def merged(runtime: Runtime, base: str, theirs: str) -> Merged:
         raise StorageError(f"git cannot merge (2.38 or newer is needed): {why or 'it took too long'}")
     patch = await git.run("diff", "--binary", "--no-renames", ours, told[0])
     return Merged((patch or b"").decode("utf-8", "replace"))
-
-
-async def _check_amount(git: Git) -> None:
-    """Refuse to put very much that is not committed into the repository."""
-    listed = ("--modified", "--others", "--exclude-standard")
-    found = await git.run("ls-files", "-z", *listed) or b""
-    names = [name for name in os.fsdecode(found).split("\0") if name]
-    if len(names) > _MOST_FILES:
-        raise UsageError(f"{len(names):,} files are not committed; commit or ignore some of them first.")
-    if await asyncio.to_thread(_bytes_of, git.root, names) > _MOST_BYTES:
-        raise UsageError("Too much is not committed to copy it; commit or ignore some of it first.")
-
-
-def _bytes_of(root: Path, names: Sequence[str]) -> int:
-    total = 0
-    for name in names:
-        # What is gone has no size.
-        with contextlib.suppress(OSError):
-            total += (root / name).lstat().st_size
-    return total

@@ -75,6 +75,9 @@ class SafetyPolicy:
         network: Whether commands reach hosts through the wall (``[sandbox] allow_domains``).
         scopes: For how long an answer can hold; more than ``once`` and ``session`` where rules are saved.
 
+    Attributes:
+        shell_folder: Returns where the next command of a kept shell runs; ``None``: in the workspace.
+
     Raises:
         ConfigurationError: ``auto`` without a wall.
     """
@@ -105,15 +108,25 @@ class SafetyPolicy:
         self._network_open = network
         self._readable, self._secrets, self._protected = tuple(readable), tuple(secrets), tuple(protected)
         self._above: tuple[SafetyPolicy, PermissionMode | None] | None = None
+        self._in_copy = False
+        self.shell_folder: Callable[[], Path] | None = None
 
-    def narrowed(self, mode: PermissionMode | None = None) -> SafetyPolicy:
+    def narrowed(self, mode: PermissionMode | None = None, *, workspace: Path | None = None) -> SafetyPolicy:
         """Return a policy for an agent below: never looser than this one, also when this one changes.
 
         Args:
             mode: The loosest mode of that agent; ``None``: this policy's.
+            workspace: Root of the copy of the project in which that agent works, and the only place that it
+                may change; ``None``: this policy's places. Edits in a copy do not ask: the question comes
+                when they are made in the project.
         """
         below = copy(self)
+        if workspace is not None:
+            below.workspace = normal(workspace)
+            below.roots = (below.workspace,)
+            below._in_copy = True
         below._above = (self, mode)
+        below.shell_folder = None
         return below
 
     @property
@@ -214,7 +227,8 @@ class SafetyPolicy:
 
     def _decide(self, tool: ToolSpec, arguments: Mapping[str, Any], *, enforced: bool) -> Decision:
         if tool.name == "bash":
-            return self._judge_command(str(arguments.get("command", "")), enforced=enforced)
+            folder = self.workspace if self.shell_folder is None else normal(self.shell_folder())
+            return self._judge_command(str(arguments.get("command", "")), folder, enforced=enforced)
         verdict = self._tool_rules(tool.name, self._judge(tool, arguments))
         verdict = self.final(verdict)
         proposed = (
@@ -227,13 +241,16 @@ class SafetyPolicy:
     def check_command(self, command: str, *, wall: str | None = None) -> Decision:
         """Return the decision for a shell command, as ``aar policy check`` does."""
         enforced = (self.wall if wall is None else wall) != "none"
-        return self._judge_command(command, enforced=enforced)
+        return self._judge_command(command, self.workspace, enforced=enforced)
 
-    def _judge_command(self, command: str, *, enforced: bool) -> Decision:
+    def _judge_command(self, command: str, folder: Path, *, enforced: bool) -> Decision:
         # The shell's grammar is read with the first command, not at the start.
         from aar.safety.shell_policy import ShellJudge
 
-        return ShellJudge(self, enforced=enforced).decide(command)
+        decision = ShellJudge(self, enforced=enforced, folder=folder).decide(command)
+        if folder == self.workspace or decision.decision == "allow":
+            return decision
+        return replace(decision, reasons=(*decision.reasons, f"the shell is in {self.shown(folder)}"))
 
     # --- shared with the judge of shell commands -----------------------------------------------------------
 
@@ -300,6 +317,8 @@ class SafetyPolicy:
             return Verdict("allow", (), found[1], by="policy")
         if not self.inside(path):
             return self.table("leaves", f"{path} is outside of the workspace")
+        if kind == "write" and self._in_copy and self.mode == "ask":
+            return Verdict("allow")
         return self.table("read" if kind == "read" else "edit")
 
     def shown(self, path: Path) -> str:

@@ -37,12 +37,12 @@ _MAX_PLACES = 16
 
 
 class ShellJudge:
-    """Judges one command line."""
+    """Judges one command line, which runs in ``folder``."""
 
-    def __init__(self, policy: SafetyPolicy, *, enforced: bool) -> None:
+    def __init__(self, policy: SafetyPolicy, *, enforced: bool, folder: Path) -> None:
         self.policy = policy
         self.enforced = enforced
-        self.places = Places(policy.workspace, normal(Path.home()), cwds=(policy.workspace,))
+        self.places = Places(policy.workspace, normal(Path.home()), cwds=(folder,))
         self._unlocks: dict[Path, None] = {}
 
     def decide(self, text: str) -> Decision:

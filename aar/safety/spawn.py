@@ -49,6 +49,7 @@ class ProcessSpawner:
         own: aar's own data, config and cache folders, which commands may not read; the default is
             where the environment places them.
         never: Hosts that no command reaches (those of the models in use), besides the known ones.
+        shared_git: Whether commands may write the git folder that a work tree shares with its repository.
     """
 
     def __init__(
@@ -59,12 +60,15 @@ class ProcessSpawner:
         *,
         own: Iterable[Path] | None = None,
         never: Iterable[str] = (),
+        shared_git: bool = True,
     ) -> None:
         self._workspace = workspace.resolve()
         self._config = sandbox or SandboxConfig()
         self._home = Path(os.environ.get("HOME") or "~").expanduser().resolve()
         self._extra = tuple(path.resolve() for path in extra_roots)
         self._own = tuple(own) if own is not None else own_folders(os.environ, self._home)
+        self._shared_git = shared_git
+        self._let_go = False
         self._server = SpawnServer()
         self._private: Path | None = None
         self._plan: Plan | None = None
@@ -88,7 +92,7 @@ class ProcessSpawner:
         if self._private is None:
             self._private = make_private_folder()
             # For an exit without `close`; after kill -9 the folder stays, as with any program.
-            weakref.finalize(self, _remove_tree, self._private)
+            self._removal = weakref.finalize(self, _remove_tree, self._private)
         return self._private / "tmp"
 
     def warm(self) -> None:
@@ -160,23 +164,54 @@ class ProcessSpawner:
         """
         return await (await self.start(request, on_output, on_error)).wait()
 
+    def let_go(self, process: ServedProcess, log: Path) -> None:
+        """Let a process go on when this spawner is closed, in its wall; its output goes to the file ``log``.
+
+        Raises:
+            OSError: The file cannot be made, or the process is gone.
+        """
+        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            process.let_go(fd)
+        finally:
+            os.close(fd)
+        self._let_go = True
+
     def close(self) -> None:
-        """Kill whatever still runs, and remove the private folder. The spawner can be used again."""
+        """Kill whatever still runs, and remove the private folder. The spawner can be used again.
+
+        Where a process was let go that may use the private folder, that goes with it.
+        """
         for process in list(self._running):
             process.abandon()
         self._running.clear()
-        self._server.close()
+        if self._let_go and self._private is not None:
+            self._server.stay(self._private)
+        else:
+            self._server.close()
         self.egress.close()
         if self._wall is not None:
             self._wall.close()
         if self._private is not None:
-            _remove_tree(self._private)
+            if self._let_go:
+                self._removal.detach()
+            else:
+                _remove_tree(self._private)
             self._private = self._plan = self._status = self._wall = None
+        self._let_go = False
 
     def _session_plan(self) -> Plan:
         if self._plan is None:
             temp = self.temp_folder
-            self._plan = make_plan(self._config, self._workspace, self._home, self._extra, self._own, temp)
+            self._plan = make_plan(
+                self._config,
+                self._workspace,
+                self._home,
+                self._extra,
+                self._own,
+                temp,
+                shared_git=self._shared_git,
+            )
         return self._plan
 
     async def _look_around(self) -> None:

@@ -130,6 +130,25 @@ class ServedProcess:
             for timer in self._timers:
                 timer.cancel()
 
+    @property
+    def outlives(self) -> bool:
+        """Whether it can go on without aar: its wall needs nobody who compares and restores."""
+        return len(self._pipes) == 1 and self._wall in ("bubblewrap", "namespaces", "none")
+
+    def let_go(self, log: int) -> None:
+        """Let it go on without aar, in the wall in which it is; all that it writes goes to the file ``log``.
+
+        Nobody can end it by this object any more.
+
+        Raises:
+            OSError: Its supervisor is gone.
+        """
+        os.write(log, self._buffers[0].value())
+        [pipe] = self._pipes
+        socket.send_fds(self._control, [b"d"], [pipe, log])
+        self._afterwards = _as_it_is
+        self._finish()
+
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once the process has ended."""
         self._ended.add_done_callback(lambda _: callback())
@@ -246,6 +265,10 @@ class ServedProcess:
         if self._limit is None:
             return result
         return add_notices(result, (f"The command was ended: it went over the limit of {self._limit}.",))
+
+
+def _as_it_is(result: SpawnResult) -> SpawnResult:
+    return result
 
 
 def add_notices(result: SpawnResult, notices: tuple[str, ...]) -> SpawnResult:

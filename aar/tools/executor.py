@@ -58,6 +58,12 @@ class ToolExecutor:
         max_output_chars: Characters of one result that the model sees.
         log: Gets exceptions of handlers, for the diagnostics log.
         redact: Takes secrets out of what a tool returns, before anybody sees or stores it.
+
+    Attributes:
+        outside: Whether text from outside came in.
+        hooks: Heard before and after calls; ``None``: there are none.
+        in_copy: Whether the tools work in a copy of the project, so that no file of the project changes.
+        around: Surrounds handlers; ``None``: nothing does.
     """
 
     def __init__(
@@ -80,6 +86,7 @@ class ToolExecutor:
         self._hid_secrets = False
         self.outside = OutsideText()
         self.hooks: Hooks | None = None
+        self.in_copy = False
         self.around: Around | None = None
         self.registry = registry
         self.policy = policy
@@ -294,6 +301,8 @@ class ToolExecutor:
 
     def _received(self, item: PendingCall, spec: ToolSpec, outcome: ToolOutcome) -> ToolOutcome:
         """Take secrets out of what came back, and take note of where it came from."""
+        if self.in_copy:
+            outcome = replace(outcome, file_changes=())
         if self._redact is not None:
             output, diff = self._redact(outcome.output), outcome.diff and self._redact(outcome.diff)
             if (output, diff) != (outcome.output, outcome.diff):

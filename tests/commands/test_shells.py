@@ -39,4 +39,4 @@ async def test_background_commands_are_listed_tailed_and_ended_and_their_end_is_
         )
         assert not running.running
         assert isinstance(await registry.run_line(context, "/shells shell_9"), Failure)
-        assert registry.complete(context, "/shells k") == ["/shells kill shell_1", "/shells kill shell_2"]
+        assert registry.complete(context, "/shells ki") == ["/shells kill shell_1", "/shells kill shell_2"]

@@ -54,6 +54,7 @@ async def test_a_waiting_agent_is_listed_as_such_and_can_be_stopped(tmp_path: Pa
         await until(lambda: len(here.mind.asked) == 2 and len(team.working) == 3)
         states = {team.state(child): child.agent_id for child in team.children.values()}
         assert list(states) == ["works", "waits, the next", "waits, 1 before it"]
+        assert [event.queued for event in here.of("subagent")] == [None, 0, 1]
         assert team.cancel(states["waits, the next"])
         gate.set()
         assert (await running).stop_reason is StopReason.END_TURN

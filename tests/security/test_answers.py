@@ -250,10 +250,15 @@ async def test_whatever_is_no_sound_answer_is_no(
 
 
 async def test_a_program_that_is_not_there_is_no(tmp_path: Path, spawner: ProcessSpawner) -> None:
-    approver = ProgramApprover("/no/such/program", spawner, tmp_path, lambda _rule, _scope: None)
+    there = tmp_path / "there"
+    there.write_text("#!/bin/sh\necho allow\n")
+    there.chmod(0o755)
+    approver = ProgramApprover(str(there), spawner, tmp_path, lambda _rule, _scope: None)
+    there.unlink()
     assert (await approver.decide(request_for(command="x"))).decision == "reject"
-    with pytest.raises(ConfigurationError):
-        ProgramApprover("'unclosed", spawner, tmp_path, lambda _rule, _scope: None)
+    for wrong in ("/no/such/program", "'unclosed", ""):
+        with pytest.raises(ConfigurationError):
+            ProgramApprover(wrong, spawner, tmp_path, lambda _rule, _scope: None)
 
 
 def test_a_run_asks_the_program_and_judges_its_edits_again(project: Path, tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ from aar.transports.tui.blocks import (
     UserBlock,
 )
 from aar.transports.tui.presenter import Presenter
+from aar.transports.tui.side_panel import facts_of
+from aar.transports.tui.transcript.render import render_block
 
 
 class Clock:
@@ -293,6 +295,37 @@ def test_another_agent_shows_as_one_block() -> None:
     )
     assert (block.result, block.live) == ("found", False)
     assert presenter.status.cost_usd == 0.5
+
+
+def test_agents_that_wait_for_a_place_say_so_and_move_up() -> None:
+    presenter = taken(
+        *(
+            Subagent(action="start", profile="p", task=f"job {n}", queued=wait, agent_id=f"a{n}", seq=n)
+            for n, wait in enumerate((None, 0, 1, 2), 1)
+        ),
+        ToolCall(call_id="x", tool_name="grep", agent_id="a1", seq=5),
+    )
+
+    def waits() -> list[int | None]:
+        return [block.waits for block in presenter.blocks if isinstance(block, SubagentBlock)]
+
+    assert waits() == [None, 0, 1, 2]
+    assert [act for _, act in facts_of(presenter).agents] == [
+        "grep",
+        "waits: job 2",
+        "waits: job 3",
+        "waits: job 4",
+    ]
+    shown = [
+        "".join(text for text, _ in render_block(block, 60, "folded")[0].runs) for block in presenter.blocks
+    ]
+    assert shown[0] == "◆ p job 1"
+    assert shown[1].endswith("waits, the next")
+    assert shown[2].endswith("waits, 1 before it")
+    presenter.take(Subagent(action="end", profile="p", agent_id="a3", seq=6))
+    assert waits() == [None, 0, None, 1]
+    presenter.take(ToolCall(call_id="y", tool_name="grep", agent_id="a2", seq=7))
+    assert waits() == [None, None, None, 0]
 
 
 def test_attachments_are_named() -> None:

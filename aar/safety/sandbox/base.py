@@ -82,6 +82,7 @@ class Plan:
         protected: Paths in the workspace that commands should not write.
         git_folders: Git folders of the workspace and of the added folders.
         readable: Paths that may be read although they look secret.
+        seen: Folders that are seen, not written, wherever they lie.
         caches: Folders in the home where package managers keep what they have fetched.
         blank: Folder with the empty file ``file`` and the empty folder ``folder``, neither to be opened, and
             the empty folder ``mask``, which may be listed.
@@ -96,6 +97,7 @@ class Plan:
     git_folders: tuple[Path, ...] = ()
     caches: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
+    seen: tuple[Path, ...] = ()
     blank: Path = Path("/nonexistent")
 
 

@@ -33,6 +33,8 @@ def make_plan(
     extra: tuple[Path, ...],
     own: tuple[Path, ...],
     temp: Path,
+    *,
+    shared_git: bool = True,
 ) -> Plan:
     """Return the plan of a session.
 
@@ -43,8 +45,10 @@ def make_plan(
         extra: ``--add-dir``, resolved.
         own: aar's folders.
         temp: ``tmp`` of the private folder.
+        shared_git: Whether the git folder that a work tree shares with its repository may be written.
     """
-    outside = outside_git_folders(workspace)
+    found = outside_git_folders(workspace)
+    outside = found if shared_git else ()
     added = (*extra, *(expand(name, home, workspace) for name in config.writable))
     roots = (workspace, *added)
     return Plan(
@@ -57,5 +61,6 @@ def make_plan(
         git_folders=(*(root / ".git" for root in roots if (root / ".git").is_dir()), *outside),
         caches=cache_folders(os.environ, home) if config.shared_caches else (),
         readable=tuple(expand(name, home, workspace) for name in config.readable),
+        seen=() if shared_git else found,
         blank=temp.parent / "blank",
     )

@@ -191,7 +191,7 @@ class ViewWall(ABC):
 
     def _uncovered(self) -> list[Path]:
         """Return folders that must be seen although they lie where everything is replaced."""
-        wanted = [self._plan.home, Path(sys.prefix), Path(sys.base_prefix)]
+        wanted = [self._plan.home, Path(sys.prefix), Path(sys.base_prefix), *self._plan.seen]
         replaced = [Path(top) for top in _REPLACED]
         inside = [
             path for path in wanted if path.is_dir() and any(path.is_relative_to(top) for top in replaced)

@@ -23,5 +23,6 @@ then, where there is one, a Landlock ruleset. Answers on the control socket, one
 ``failed STAGE ERRNO TEXT``, ``limit NAME``, ``exit STATUS`` (negative: signal), ``gone`` (the whole tree
 is; the end of the socket tells the same), ``probe WRITE NETWORK`` (0 or 1), ``listener`` (with a socket
 that listens inside the private network). Anything that arrives on the control socket, and its end, kills
-the tree.
+the tree; but for ``d`` with two descriptors, the read end of the output and a log: then the command goes on
+when aar has ended, and the server, which was told to ``stay``, with it.
 """

@@ -35,6 +35,8 @@ class Server:
         self.network = PrivateNetwork()
         self.supervisors: set[int] = set()
         self.masks: set[str] = set()
+        self.stays = ""
+        """Private folder of commands that aar has let go; empty: there are none."""
         self.prepared = False
         """Whether the next request has what it needs, or nothing can be prepared."""
         self._spare: Spare | None = None
@@ -42,6 +44,9 @@ class Server:
     def take(self, body: bytes, fds: list[int]) -> None:
         """Serve one request; what fails is told on its control socket."""
         request = unpack(body)
+        if request.get("stay"):
+            self.stays = str(request["stay"])
+            return
         self.masks.update(request.get("masks", ()))
         try:
             if request.get("listener") or request["wall"].get("private_network"):
@@ -74,7 +79,8 @@ class Server:
         self.sock.close()
         if self._spare is not None:
             self._spare.close()
-        for pid in self.supervisors:
+        # Where some stay, the others see the end of their control sockets.
+        for pid in () if self.stays else self.supervisors:
             quietly(os.kill, pid, signal.SIGTERM)
 
     def _get_spare(self) -> Spare:
@@ -117,6 +123,19 @@ def reap_orphans(supervisors: set[int]) -> None:
         for root in set(children_of(os.getpid())) - supervisors:
             for pid in (root, *descendants(root)):
                 quietly(os.kill, pid, signal.SIGKILL)
+
+
+def outlive(supervisors: set[int], wake: int) -> None:
+    """Wait for the end of commands that go on without aar: they keep their walls, masks included.
+
+    Args:
+        supervisors: Theirs.
+        wake: Readable when a child has ended.
+    """
+    while supervisors:
+        reap_orphans(supervisors)
+        if supervisors and select.select([wake], [], [])[0]:
+            os.read(wake, 4096)
 
 
 def clean_up(masks: set[str]) -> None:
@@ -174,4 +193,10 @@ def serve(fd: int) -> None:
         elif ready - {wake_read}:
             break
     server.close()
+    if server.stays:
+        outlive(server.supervisors, wake_read)
+        # Slow to import, but nobody waits any more.
+        import shutil
+
+        shutil.rmtree(server.stays, ignore_errors=True)
     clean_up(server.masks)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _socket
 import os
 import select
+import struct
 import time
 
 from aar.safety.spawn_server.kernel import LINUX, quietly, signal
@@ -21,6 +23,8 @@ NAMESPACE_END_S = 0.05
 """Seconds in which a process namespace ends by itself once its first process has."""
 COUNT_PAUSE_MS = 100
 """Milliseconds between two looks at the number of tasks, where the kernel does not count for us."""
+MAX_LOG = 200_000_000
+"""Bytes of output of a command that goes on without aar; what comes after them is lost."""
 
 
 def _families() -> dict[int, list[int]]:
@@ -88,6 +92,8 @@ class Supervisor:
         self.pid = 0
         self.status: int | None = None
         self.terminated = False
+        self.pipe = self.log = -1
+        self.logged = 0
         self.wake_read, wake_write = os.pipe()
         os.set_blocking(self.wake_read, False)
         os.set_blocking(wake_write, False)
@@ -141,11 +147,47 @@ class Supervisor:
             if errors in ready:
                 poller.unregister(errors)
                 self._settle_start(errors)
+                errors = -1
             if self.wake_read in ready:
                 os.read(self.wake_read, 4096)
                 self.reap()
+            if self.control in ready and self._let_go():
+                poller.unregister(self.control)
+                poller.register(self.pipe, select.POLLIN)
+                continue
+            if self.pipe in ready and not self.keep_output():
+                poller.unregister(self.pipe)
             if self.control in ready or self.terminated or self.status is not None:
                 return
+
+    def _let_go(self) -> bool:
+        """Take over the output if aar lets the command go; return whether it does."""
+        sock = _socket.socket(fileno=os.dup(self.control))
+        width = struct.calcsize("i")
+        try:
+            data, ancillary, _, _ = sock.recvmsg(1, _socket.CMSG_SPACE(2 * width))
+        except OSError:
+            return False
+        finally:
+            sock.close()
+        if data != b"d" or not ancillary or len(ancillary[0][2]) != 2 * width:
+            return False
+        self.pipe, self.log = struct.unpack("2i", ancillary[0][2])
+        os.set_blocking(self.pipe, False)
+        # The end of the server is not its end any more.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        return True
+
+    def keep_output(self) -> bool:
+        """Write what came to the log; return whether more may come."""
+        try:
+            data = os.read(self.pipe, 1 << 16)
+        except BlockingIOError:
+            return True
+        if data and self.logged < MAX_LOG:
+            quietly(os.write, self.log, data)
+            self.logged += len(data)
+        return bool(data)
 
     def _settle_start(self, errors: int) -> None:
         report = os.read(errors, 4096)
@@ -242,6 +284,8 @@ def supervise(boss: Supervisor, request: dict[str, Any], control: int, errors: i
     if told:
         boss.tell(f"exit {boss.status}")
     boss.end_tree()
+    while boss.pipe >= 0 and select.select([boss.pipe], [], [], 0)[0] and boss.keep_output():
+        pass
     last = "" if told or boss.status is None else f"exit {boss.status}\n"
     boss.tell(last + "gone")
     os._exit(0)

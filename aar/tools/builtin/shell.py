@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 from pydantic import Field
 
 from aar.protocol.errors import SandboxError, ToolCategory, ToolFailure, tool_error_text
-from aar.protocol.ports import Process, SpawnRequest, SpawnResult, ToolContext
+from aar.protocol.ports import Process, ShellLine, SpawnRequest, SpawnResult, ToolContext
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
 from aar.tools.builtin.terminal_text import plain_text, shorten
 from aar.tools.foreground import run_unless_sent_back
@@ -47,14 +49,21 @@ class KillShellArgs(ToolArgs):
     shell_id: Annotated[str, Field(description="As bash returned it.")]
 
 
-def tools() -> list[ToolSpec]:
-    """Return the tools of this module."""
+_NEW_SHELLS = "Each call is a new shell: directory changes and variables do not last. "
+_ONE_SHELL = (
+    "The first call begins in the project folder; directory changes, variables and functions last until the "
+    "session ends, but jobs do not. A call that is killed leaves them as they were before it. "
+)
+
+
+def tools(*, persistent: bool = False) -> list[ToolSpec]:
+    """Return the tools of this module; ``persistent``: the calls of ``bash`` share a shell."""
     return [
         tool_spec(
             "bash",
             "Run a shell command in the project folder; returns its output (stdout and stderr together) and "
             "exit code. Use it to build, test, run programs and use git; prefer the file tools to read, "
-            "search and edit files. Each call is a new shell: directory changes and variables do not last. "
+            f"search and edit files. {_ONE_SHELL if persistent else _NEW_SHELLS}"
             "No input can be typed. Writing outside the project and the network are usually blocked. At the "
             "timeout the command and its children are killed; for servers and long work set background "
             "and read them with bash_output. Long output is cut in the middle; read_output has the whole.",
@@ -103,36 +112,32 @@ async def run_bash(args: BashArgs, context: ToolContext) -> ToolOutcome:
     """Handle ``bash``."""
     if "\0" in args.command:
         raise ToolFailure(ToolCategory.INVALID_ARGUMENTS, "The command holds a NUL character; leave it out.")
+    line = _line(args.command, context)
     if args.background:
-        return await _start_background(args.command, context)
+        return await _start_background(line, context)
     timeout = min(args.timeout_s or _default_timeout(context), MAX_TIMEOUT_S)
     reference, spool = context.outputs.new_file(context.call_id)
-    request = SpawnRequest(
-        (shell_program(), "-c", args.command),
-        context.workspace,
-        timeout_s=timeout,
-        writable=context.writable,
-        read_only=context.read_only,
-        max_output=max(4 * context.max_output_chars, 100_000),
-        spool=spool,
-    )
     kept = False
     try:
-        result = await _run(request, context)
+        result = await _run(_request(line, context, timeout_s=timeout, spool=spool), context)
         if not isinstance(result, SpawnResult):
             return _sent_back(result, context)
+        note = line.ended(result)
         text = plain_text(result.output)
         cut = result.truncated or len(text) > context.max_output_chars
         kept = cut
         if cut and not result.truncated:
             # It passed the limit of what is shown, but not that of the spool.
             reference = context.outputs.keep(context.call_id, text)
+    except BaseException:
+        line.dropped()
+        raise
     finally:
         if not kept:
             spool.unlink(missing_ok=True)
     hint = f"; read_output has the whole under {reference}" if cut else ""
     return ToolOutcome(
-        output=_report(shorten(text, context.max_output_chars, hint), result, timeout),
+        output=_report(shorten(text, context.max_output_chars, hint), result, timeout, note),
         is_error=result.timed_out,
         category=ToolCategory.TIMEOUT if result.timed_out else None,
         exit_code=result.exit_code,
@@ -159,6 +164,45 @@ async def end_shell(args: KillShellArgs, context: ToolContext) -> ToolOutcome:
     context.background.pop(args.shell_id, None)
     prefix = f"{args.shell_id} killed." if was_running else f"{args.shell_id} had ended already."
     return ToolOutcome(f"{prefix}\n{outcome.output}", exit_code=outcome.exit_code, sandbox=outcome.sandbox)
+
+
+@dataclass(frozen=True, slots=True)
+class _NewShell:
+    """A command in a shell of its own."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+    def ended(self, result: SpawnResult) -> str:
+        """Say nothing: there is no next command."""
+        return ""
+
+    def dropped(self) -> None:
+        """Do nothing."""
+
+
+def _line(command: str, context: ToolContext) -> ShellLine:
+    """Return how a command is run: as a new shell, or with what the commands before it left."""
+    if context.shell is None:
+        return _NewShell((shell_program(), "-c", command), {})
+    # What an earlier command defined must not run with rights that were given to the words of this one.
+    alone = bool(context.writable) or (context.read_only and context.spawner.wall == "none")
+    return context.shell.line(command, clean=alone)
+
+
+def _request(
+    line: ShellLine, context: ToolContext, *, timeout_s: float | None = None, spool: Path | None = None
+) -> SpawnRequest:
+    return SpawnRequest(
+        line.argv,
+        context.workspace,
+        env=line.env,
+        timeout_s=timeout_s,
+        writable=context.writable,
+        read_only=context.read_only,
+        max_output=max(4 * context.max_output_chars, 100_000),
+        spool=spool,
+    )
 
 
 async def _run(request: SpawnRequest, context: ToolContext) -> SpawnResult | Process:
@@ -192,21 +236,14 @@ def _keep(process: Process, context: ToolContext) -> str:
     return shell_id
 
 
-async def _start_background(command: str, context: ToolContext) -> ToolOutcome:
+async def _start_background(line: ShellLine, context: ToolContext) -> ToolOutcome:
     running = [name for name, process in context.background.items() if process.running]
     if len(running) >= MAX_BACKGROUND:
         raise ToolFailure(
             ToolCategory.BLOCKED,
             f"{len(running)} background commands run already; end one with kill_shell: {', '.join(running)}.",
         )
-    request = SpawnRequest(
-        (shell_program(), "-c", command),
-        context.workspace,
-        writable=context.writable,
-        read_only=context.read_only,
-        max_output=max(4 * context.max_output_chars, 100_000),
-    )
-    process = await _started(context.spawner.start(request))
+    process = await _started(context.spawner.start(_request(line, context)))
     shell_id = _keep(process, context)
     return ToolOutcome(
         f"Started in the background as {shell_id}. Read it with bash_output, end it with kill_shell.",
@@ -255,9 +292,13 @@ def _would_allow(result: SpawnResult) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item.rule for item in result.blocked if item.rule is not None))
 
 
-def _report(text: str, result: SpawnResult, timeout: float) -> str:
-    """Return output and end of a command as the model sees them."""
-    body = text.rstrip("\n")
+def _report(text: str, result: SpawnResult, timeout: float, note: str) -> str:
+    """Return output and end of a command as the model sees them, and what there is to say of its shell."""
+    ending = _ending(text.rstrip("\n"), result, timeout)
+    return f"{ending}\n[{note.rstrip()}]" if note else ending
+
+
+def _ending(body: str, result: SpawnResult, timeout: float) -> str:
     if result.timed_out:
         message = (
             f"the command was killed after {timeout:g} s, with all its children. Give a larger timeout_s (at "

@@ -184,7 +184,8 @@ class ChatPrinter:
     def _subagent(self, event: Subagent) -> None:
         self.end_answer()
         if event.action == "start":
-            self._paper.line(f"* Agent {event.profile}: {event.task}", "dim")
+            waits = "" if event.queued is None else " (waits for a place)"
+            self._paper.line(f"* Agent {event.profile}: {event.task}{waits}", "dim")
         else:
             self._paper.line(f"* Agent {event.profile} is done ({event.stop_reason or 'end_turn'})", "dim")
 

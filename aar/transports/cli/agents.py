@@ -63,6 +63,7 @@ def show(name: str, **options: object) -> None:
         ("without", ", ".join(item.without)),
         ("model", item.model or "that of its caller"),
         ("mode", item.mode or "that of its caller"),
+        ("works in", "a git work tree of its own" if item.worktree else ""),
         ("max_steps", str(item.max_steps or "")),
         ("advisors", ", ".join(item.advisors)),
         ("critic", "" if item.critic is None else "yes" if item.critic else "no"),

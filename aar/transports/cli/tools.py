@@ -22,7 +22,8 @@ from aar.transports.cli.console import Console
 def tools(as_json: bool) -> None:
     """List the tools that the model gets ([tools] enabled)."""
     base = open_base()
-    registry = ToolRegistry([*builtin_tools(), *file_tools(base)])
+    own = builtin_tools(persistent_shell=base.config.tools.persistent_shell)
+    registry = ToolRegistry([*own, *file_tools(base)])
     problems = add_extension_tools(base, registry)
     specs = registry.specs(base.config.tools.enabled)
     for problem in problems:

@@ -176,12 +176,16 @@ class PlanBlock(Block):
 
 @dataclass(slots=True, eq=False, repr=False)
 class SubagentBlock(Block):
-    """Another agent at work: its task, what it does now, and its report."""
+    """Another agent at work: its task, what it does now, and its report.
+
+    ``waits``: how many wait for a place before it; ``None``: it has one.
+    """
 
     profile: str = ""
     task: str = ""
     activity: str = ""
     steps: int = 0
+    waits: int | None = None
     result: str | None = None
     stop_reason: str | None = None
 

@@ -414,6 +414,7 @@ class Presenter:
             block = SubagentBlock(
                 self._view.key(), event.seq, event.agent_id, live=True, profile=event.profile, task=event.task
             )
+            block.waits = event.queued
             self._agents[event.agent_id] = block
             self._view.append(block)
             return
@@ -421,12 +422,26 @@ class Presenter:
             block = SubagentBlock(self._view.key(), event.seq, event.agent_id, profile=event.profile)
             self._view.append(block)
         block.result, block.stop_reason, block.live = event.result, event.stop_reason, False
+        self._leaves_queue(block)
         block.activity = ""
         self._agents.pop(event.agent_id, None)
         self._view.touch(block)
 
+    def _leaves_queue(self, block: SubagentBlock) -> None:
+        """An agent waits no longer, if it did: those behind it move up."""
+        place, block.waits = block.waits, None
+        if place is None:
+            return
+        self._view.touch(block)
+        for other in self._agents.values():
+            if other.waits is not None and other.waits > place:
+                other.waits -= 1
+                self._view.touch(other)
+
     def _of_other_agent(self, event: Event) -> None:
         block = self._agents.get(event.agent_id)
+        if block is not None:
+            self._leaves_queue(block)
         if isinstance(event, ProviderMeta):
             self.status.tokens += event.usage.total
             if event.cost_usd is None:

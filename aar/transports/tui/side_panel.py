@@ -20,6 +20,7 @@ from aar.transports.tui.one_line import one_line
 
 if TYPE_CHECKING:
     from aar.protocol.panel import Panel, PanelLine
+    from aar.transports.tui.blocks import SubagentBlock
     from aar.transports.tui.presenter import Presenter
     from aar.transports.tui.status import Status
 
@@ -84,9 +85,15 @@ def facts_of(presenter: Presenter) -> PanelFacts:
     """Return what the panel shows of ``presenter``."""
     return PanelFacts(
         presenter.thinking()[-4 * _THINKING_CHARS :],
-        [(agent.profile or agent.agent_id, agent.activity or agent.task) for agent in presenter.agents],
+        [(agent.profile or agent.agent_id, _act(agent)) for agent in presenter.agents],
         [(getattr(block, "level", "error"), block.message) for block in presenter.troubles(_MOST_TROUBLES)],
     )
+
+
+def _act(agent: SubagentBlock) -> str:
+    if agent.waits is not None:
+        return f"waits: {agent.task}"
+    return agent.activity or agent.task
 
 
 def panel_text(

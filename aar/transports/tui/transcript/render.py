@@ -148,6 +148,8 @@ def _plan(block: PlanBlock, width: int, fold: Fold) -> list[Line]:
 def _subagent(block: SubagentBlock, width: int, fold: Fold) -> list[Line]:
     tone = "busy" if block.live else "ok" if block.stop_reason in {None, "end_turn", "verified"} else "bad"
     facts = f" · {block.steps} steps" if block.steps else ""
+    if block.waits is not None:
+        tone, facts = "muted", f" · waits, {block.waits} before it" if block.waits else " · waits, the next"
     if not block.live and tone == "bad":
         facts += f" · {clean_line(str(block.stop_reason)).replace('_', ' ')}"
     name = clean_line(block.profile) or "agent"

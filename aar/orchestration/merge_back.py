@@ -1,0 +1,189 @@
+"""What an agent changed in a work tree of its own is put into the project, by the way of every other edit."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from aar.core.agent import RunResult
+from aar.core.session import Session
+from aar.orchestration.work_places import Changes
+from aar.protocol.errors import ToolCategory
+from aar.protocol.events import FileChange, ToolCall, ToolResult
+from aar.protocol.ids import new_id
+from aar.protocol.late import late_pattern
+from aar.tools.executor import ToolExecutor
+
+_MAX_PATCH: Final = 400_000
+_SHOWN: Final = 20_000
+"""Characters of a patch that did not fit which the caller is shown."""
+_SPECIAL: Final = late_pattern(r"^(?:new file mode|new mode|index \S+) (120000|160000)$", re.MULTILINE)
+_EXECUTABLE: Final = late_pattern(r"^(?:new file mode|new mode) 100755$", re.MULTILINE)
+
+
+class WorkTree(Protocol):
+    """A copy of the project in which one agent works."""
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        ...
+
+    async def open(self) -> None:
+        """Make it, with the project as it is now, unless it is there from an earlier run.
+
+        Raises:
+            AarError: It cannot be made.
+        """
+        ...
+
+    async def changes(self) -> Changes:
+        """Return what differs from the project as it was.
+
+        Raises:
+            AarError: Git cannot tell.
+        """
+        ...
+
+    async def fitted(self, changes: Changes) -> tuple[Changes, tuple[str, ...]]:
+        """Return them as changes of the project as it is now, and files of which both changed the same lines.
+
+        Raises:
+            AarError: Git fails.
+        """
+        ...
+
+    async def rest(self) -> None:
+        """End all processes in it."""
+        ...
+
+    async def remove(self) -> None:
+        """Remove it with all that is in it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What became of the changes of one run.
+
+    Attributes:
+        told: Sentences for the caller.
+        kept: Whether the work tree holds work that is not in the project.
+        result: Of the edit; ``None``: none was made.
+    """
+
+    told: str
+    kept: bool = False
+    result: ToolResult | None = None
+
+    @property
+    def file_changes(self) -> tuple[FileChange, ...]:
+        """What changed in the project."""
+        return () if self.result is None else self.result.file_changes
+
+    @property
+    def diffs(self) -> tuple[str, ...]:
+        """The same as text."""
+        return () if self.result is None or not self.result.diff else (self.result.diff,)
+
+
+@dataclass(frozen=True, slots=True)
+class Merger:
+    """Puts changes into the place of the caller.
+
+    Attributes:
+        session: Where the edit is stored, as one of the agent that made the changes.
+        executor: The caller's: its rules, its questions, its checkpoints.
+        run_id: Of the caller's run.
+        one: Held meanwhile: one change of the project at a time.
+    """
+
+    session: Session
+    executor: ToolExecutor
+    run_id: str | None
+    one: asyncio.Lock
+
+    async def merge(self, agent_id: str, tree: WorkTree, result: RunResult) -> Merge:
+        """Put what an agent changed into the project, if it ended its work and the changes fit.
+
+        Raises:
+            AarError: Git cannot tell what changed.
+        """
+        changes = await tree.changes()
+        if not changes.patch:
+            return Merge("It changed no files.")
+        names = _listed(changes.files)
+        kept = f"The work tree {tree.folder} is kept; resume {agent_id} to go on in it."
+        patch = changes.patch.decode("utf-8", "replace")
+        if result.exit_code != 0:
+            return Merge(f"Its changes of {names} are not in the project. {kept}", kept=True)
+        problem = _problem(changes, patch)
+        if not self.executor.offers("apply_patch"):
+            problem = "you may not use apply_patch, which would put them there"
+        if problem:
+            return Merge(f"Its changes of {names} are not in the project: {problem}. {kept}", kept=True)
+        async with self.one:
+            changes, conflicts = await tree.fitted(changes)
+            if conflicts:
+                return Merge(_conflict(conflicts, kept, patch), kept=True)
+            if not changes.patch:
+                return Merge(f"Its changes of {names} are in the project already.")
+            patch = changes.patch.decode("utf-8", "replace")
+            edit = await self._edit(agent_id, patch)
+        if edit.is_error:
+            return Merge(f"{_why(edit, names)} {kept}", kept=True, result=edit)
+        told = f"Its changes are in the project now: {names} (+{changes.added} -{changes.removed})."
+        if _EXECUTABLE.search(patch):
+            told += " Files that it made executable are not; use chmod."
+        return Merge(told, result=edit)
+
+    async def _edit(self, agent_id: str, patch: str) -> ToolResult:
+        scope = self.session.scope(self.run_id or new_id(), agent_id)
+        call = ToolCall(call_id=f"merge-{new_id()}", tool_name="apply_patch", arguments={"patch": patch})
+        stored = [event for event in scope.append(call) if isinstance(event, ToolCall)]
+        return (await self.executor.execute(stored, scope)).results[0]
+
+
+def _problem(changes: Changes, patch: str) -> str:
+    if len(patch) > _MAX_PATCH:
+        return f"they have {len(patch):,} characters, too much for one edit"
+    if "\nGIT binary patch\n" in patch or not _is_text(changes.patch):
+        return "some are of files that are no text"
+    if _SPECIAL.search(patch):
+        return "some are of links or repositories inside"
+    return ""
+
+
+def _is_text(patch: bytes) -> bool:
+    try:
+        patch.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _why(edit: ToolResult, names: str) -> str:
+    if edit.category in (ToolCategory.DENIED, ToolCategory.BLOCKED):
+        return f"Its changes of {names} were not let into the project. {edit.output}"
+    if edit.category is ToolCategory.CANCELLED:
+        return f"Its changes of {names} are not in the project: the work was cancelled."
+    return f"Its changes of {names} are not in the project. {edit.output}"
+
+
+def _conflict(files: Sequence[str], kept: str, patch: str) -> str:
+    """Say what does not fit, with the patch for whoever makes the changes by hand."""
+    cut = patch if len(patch) <= _SHOWN else f"{patch[:_SHOWN]}\n[cut]"
+    return (
+        f"Its changes conflict with the project, which was changed meanwhile in the same lines of "
+        f"{_listed(files)}; nothing of it was put there. Make the changes yourself, or give the task again. "
+        f"{kept} Its changes:\n{cut}"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return f"{', '.join(names[:10])}{more}"
