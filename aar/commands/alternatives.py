@@ -103,6 +103,7 @@ async def _with_attempts(context: Context, verb: str, rest: str) -> Result:
     if not attempt.usable:
         return Failure(f"Attempt {attempt.number} cannot be picked: {attempt.line()}.")
     need_idle(context)
+    from aar.orchestration.merge_back import left_out
     from aar.runtime.alternatives import pick
 
     result = await context.conversation.beside(pick(context.conversation, attempt))
@@ -110,7 +111,9 @@ async def _with_attempts(context: Context, verb: str, rest: str) -> Result:
         return Failure(_CALLED_OFF)
     if result.is_error:
         return Failure(result.output)
-    return Text(f"Attempt {attempt.number} is here now; /undo takes it back.\n\n{result.output}")
+    note = left_out(attempt.diff)
+    told = f"Attempt {attempt.number} is here now; /undo takes it back. {note}".rstrip()
+    return Text(f"{told}\n\n{result.output}")
 
 
 def _complete(context: Context, text: str) -> Sequence[str]:

@@ -11,17 +11,20 @@ from typing import Final, Protocol
 
 from aar.core.agent import RunResult
 from aar.core.session import Session
+from aar.core.stamps import Scope
 from aar.orchestration.work_places import Changes
 from aar.protocol.errors import ToolCategory
 from aar.protocol.events import FileChange, ToolCall, ToolResult
 from aar.protocol.ids import new_id
 from aar.protocol.late import late_pattern
 from aar.tools.executor import ToolExecutor
+from aar.tools.pending_call import StepResults
 
-_MAX_PATCH: Final = 400_000
+_MAX_PATCH: Final = 2_000_000
 _SHOWN: Final = 20_000
 """Characters of a patch that did not fit which the caller is shown."""
 _SPECIAL: Final = late_pattern(r"^(?:new file mode|new mode|index \S+) (120000|160000)$", re.MULTILINE)
+_CONTENT: Final = late_pattern(r"^(?:@@ |new file mode |deleted file mode )", re.MULTILINE)
 _EXECUTABLE: Final = late_pattern(r"^(?:new file mode|new mode) 100755$", re.MULTILINE)
 
 
@@ -116,12 +119,12 @@ class Merger:
         changes = await tree.changes()
         if not changes.patch:
             return Merge("It changed no files.")
-        names = _listed(changes.files)
+        names = listed(changes.files)
         kept = f"The work tree {tree.folder} is kept; resume {agent_id} to go on in it."
-        patch = changes.patch.decode("utf-8", "replace")
+        patch = changes.text
         if result.exit_code != 0:
             return Merge(f"Its changes of {names} are not in the project. {kept}", kept=True)
-        problem = _problem(changes, patch)
+        problem = problem_of(changes)
         if not self.executor.offers("apply_patch"):
             problem = "you may not use apply_patch, which would put them there"
         if problem:
@@ -132,29 +135,43 @@ class Merger:
                 return Merge(_conflict(conflicts, kept, patch), kept=True)
             if not changes.patch:
                 return Merge(f"Its changes of {names} are in the project already.")
-            patch = changes.patch.decode("utf-8", "replace")
-            edit = await self._edit(agent_id, patch)
+            scope = self.session.scope(self.run_id or new_id(), agent_id)
+            edit = (await put_in(self.executor, scope, changes.text)).results[0]
         if edit.is_error:
             return Merge(f"{_why(edit, names)} {kept}", kept=True, result=edit)
         told = f"Its changes are in the project now: {names} (+{changes.added} -{changes.removed})."
-        if _EXECUTABLE.search(patch):
-            told += " Files that it made executable are not; use chmod."
-        return Merge(told, result=edit)
-
-    async def _edit(self, agent_id: str, patch: str) -> ToolResult:
-        scope = self.session.scope(self.run_id or new_id(), agent_id)
-        call = ToolCall(call_id=f"merge-{new_id()}", tool_name="apply_patch", arguments={"patch": patch})
-        stored = [event for event in scope.append(call) if isinstance(event, ToolCall)]
-        return (await self.executor.execute(stored, scope)).results[0]
+        return Merge(f"{told} {left_out(changes.text)}".rstrip(), result=edit)
 
 
-def _problem(changes: Changes, patch: str) -> str:
+async def put_in(executor: ToolExecutor, scope: Scope, patch: str) -> StepResults:
+    """Make the changes of a work tree in the project, as one edit with all that an edit goes through.
+
+    Args:
+        executor: Whose rules, questions and checkpoints hold.
+        scope: The way into the session for whoever made the changes.
+        patch: Of changes with which nothing is wrong; see `problem_of`.
+    """
+    call = ToolCall(call_id=f"merge-{new_id()}", tool_name="apply_patch", arguments={"patch": patch})
+    stored = [event for event in scope.append(call) if isinstance(event, ToolCall)]
+    return await executor.execute(stored, scope)
+
+
+def left_out(patch: str) -> str:
+    """Return a sentence on what `put_in` does not make; empty: it makes all of it."""
+    return "Files that it made executable are not; use chmod." if _EXECUTABLE.search(patch) else ""
+
+
+def problem_of(changes: Changes) -> str:
+    """Return why changes cannot be made as one edit; empty: they can."""
+    patch = changes.text
     if len(patch) > _MAX_PATCH:
         return f"they have {len(patch):,} characters, too much for one edit"
     if "\nGIT binary patch\n" in patch or not _is_text(changes.patch):
         return "some are of files that are no text"
     if _SPECIAL.search(patch):
         return "some are of links or repositories inside"
+    if patch and not _CONTENT.search(patch):
+        return "they are of modes alone; use chmod"
     return ""
 
 
@@ -179,11 +196,12 @@ def _conflict(files: Sequence[str], kept: str, patch: str) -> str:
     cut = patch if len(patch) <= _SHOWN else f"{patch[:_SHOWN]}\n[cut]"
     return (
         f"Its changes conflict with the project, which was changed meanwhile in the same lines of "
-        f"{_listed(files)}; nothing of it was put there. Make the changes yourself, or give the task again. "
+        f"{listed(files)}; nothing of it was put there. Make the changes yourself, or give the task again. "
         f"{kept} Its changes:\n{cut}"
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return some of the names, and how many more there are."""
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return f"{', '.join(names[:10])}{more}"

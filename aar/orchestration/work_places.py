@@ -78,12 +78,19 @@ class Changes:
         files: Paths.
         added: Lines.
         removed: Lines.
+        tree: The state with the changes, as a tree of git.
     """
 
     patch: bytes = b""
     files: tuple[str, ...] = ()
     added: int = 0
     removed: int = 0
+    tree: str = ""
+
+    @property
+    def text(self) -> str:
+        """The patch, as far as it is text."""
+        return self.patch.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,20 +200,24 @@ def _bytes_of(root: Path, names: Sequence[str]) -> int:
     return total
 
 
-async def changes_since(git: Git, place: Place, base: str, env: Mapping[str, str]) -> Changes:
-    """Return how an index of ``place`` (its own, unless ``env`` names another) differs from ``base``."""
-    where = {**place.env, **env}
-    diff = ("diff", "--cached", "--no-renames")
-    listed = await git.run(*diff, "--numstat", "-z", base, cwd=place.folder, env=where)
+async def changes_between(
+    git: Git, base: str, tree: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> Changes:
+    """Return how one state differs from another."""
+    # Whatever a user's settings make of a diff.
+    diff = ("diff", "--no-renames", "--no-color", "--src-prefix=a/", "--dst-prefix=b/")
+    sides = (base, tree)
+    listed = await git.run(*diff, "--numstat", "-z", *sides, cwd=cwd, env=env)
     if not listed:
-        return Changes()
-    patch = await git.run(*diff, "--binary", base, cwd=place.folder, env=where)
+        return Changes(tree=tree)
+    patch = await git.run(*diff, "--binary", *sides, cwd=cwd, env=env)
     rows = [row.split("\t", 2) for row in os.fsdecode(listed).split("\0") if row]
     return Changes(
         patch or b"",
         tuple(row[2] for row in rows),
         sum(int(row[0]) for row in rows if row[0].isdigit()),
         sum(int(row[1]) for row in rows if row[1].isdigit()),
+        tree,
     )
 
 
@@ -218,14 +229,22 @@ class Places:
         project: What they hold.
         work: Folder of theirs; may hold places of an aar that was killed.
         leave_out: Folder in the project that is not copied (that of the results).
+        one: Held while git's list of work trees changes, where others change it too.
     """
 
-    def __init__(self, spawner: Spawner, project: Project, work: Path, leave_out: Path | None = None) -> None:
+    def __init__(
+        self,
+        spawner: Spawner,
+        project: Project,
+        work: Path,
+        leave_out: Path | None = None,
+        one: asyncio.Lock | None = None,
+    ) -> None:
         self.project = project
-        self._git = Git(spawner, project.root)
+        self.git = Git(spawner, project.root)
         self._work, self._leave_out = work, leave_out
         # Git's list of work trees is one file tree, which it does not lock.
-        self._one = asyncio.Lock()
+        self._one = one or asyncio.Lock()
 
     def outer(self, name: str) -> Path:
         """Return the folder that holds the place ``name``."""
@@ -252,7 +271,7 @@ class Places:
         place.outer.mkdir(mode=0o700)
         if self.project.kind == "worktree":
             async with self._one:
-                await self._git.run("worktree", "add", "--detach", str(place.folder), self.project.base)
+                await self.git.run("worktree", "add", "--detach", str(place.folder), self.project.base)
         else:
             await self._copy(place)
         if not place.cwd.is_dir():
@@ -277,22 +296,15 @@ class Places:
             )
         except (OSError, shutil.Error) as error:
             raise StorageError(f"The project cannot be copied: {str(error)[:300]}") from error
-        await self._git.run("init", "-q", cwd=place.outer, env=place.env)
-        await self._git.run("add", "-A", cwd=place.folder, env=place.env)
-        await self._git.run("commit", *_COMMIT, cwd=place.folder, env=place.env)
+        await self.git.run("init", "-q", cwd=place.outer, env=place.env)
+        await self.git.run("add", "-A", cwd=place.folder, env=place.env)
+        await self.git.run("commit", *_COMMIT, cwd=place.folder, env=place.env)
 
     async def changes(self, place: Place) -> Changes:
         """Return what was changed in a place."""
-        await self._git.run("add", "-A", cwd=place.folder, env=place.env)
-        return await changes_since(self._git, place, place.base, {})
-
-    async def commit(self, place: Place) -> str:
-        """Commit what is in a work tree, on no branch; return the commit, its base where nothing changed."""
-        await self._git.run("add", "-A", cwd=place.folder, env=place.env)
-        tree = await self._git.text("write-tree", cwd=place.folder, env=place.env)
-        if tree == await self._git.text("rev-parse", f"{place.base}^{{tree}}", cwd=place.folder):
-            return place.base
-        return await self._git.text("commit-tree", tree, "-p", place.base, "-m", "Changes of an agent")
+        await self.git.run("add", "-A", cwd=place.folder, env=place.env)
+        tree = await self.git.text("write-tree", cwd=place.folder, env=place.env)
+        return await changes_between(self.git, place.base, tree, place.folder, place.env)
 
     async def remove(self, place: Place) -> None:
         """Remove a place, and what git knows of it."""
@@ -300,7 +312,7 @@ class Places:
             await asyncio.to_thread(shutil.rmtree, place.outer, ignore_errors=True)
             if self.project.kind == "worktree":
                 async with self._one:
-                    await self._git.run("worktree", "prune", failing=False)
+                    await self.git.run("worktree", "prune", failing=False)
 
 
 def _special(path: Path) -> bool:

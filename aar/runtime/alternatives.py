@@ -19,9 +19,10 @@ from aar.orchestration.alternatives import (
     ranked,
 )
 from aar.orchestration.consult import consult
-from aar.orchestration.work_places import Place, Places
+from aar.orchestration.merge_back import problem_of, put_in
+from aar.orchestration.work_places import Changes, Place, Places
 from aar.protocol.errors import AarError
-from aar.protocol.events import Subagent, ToolCall, ToolResult
+from aar.protocol.events import Subagent, ToolResult
 from aar.protocol.ids import new_id
 from aar.protocol.messages import ResourceBlock, TextBlock
 from aar.protocol.state import StopReason
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 PARALLEL = 3
 """Attempts at one time."""
-_MAX_DIFF = 400_000
 
 
 async def try_alternatives(
@@ -137,15 +137,14 @@ async def _work(
             await session.aclose()
         store_cost(conversation.session, conversation.runtime.active, result.usage, result.cost_usd, agent_id)
         changes = await places.changes(place)
-        diff = changes.patch.decode("utf-8", "replace")
         attempt = Attempt(
             number,
             answer=result.text,
-            diff=diff,
+            diff=changes.text,
             files=changes.files,
             cost_usd=result.cost_usd,
             session_id=session.session_id,
-            problem=_problem(result, diff),
+            problem=_problem(result, changes),
         )
         if checks and attempt.usable:
             verifier = Verifier(checks, inner.spawner, place.folder, inner.config.verify)
@@ -154,21 +153,15 @@ async def _work(
     return attempt, result.stop_reason
 
 
-def _problem(result: RunResult, diff: str) -> str:
+def _problem(result: RunResult, changes: Changes) -> str:
     if result.stop_reason is StopReason.ERROR:
         return str((result.error or {}).get("message") or "it failed")
-    if len(diff) > _MAX_DIFF:
-        return f"it changed {len(diff):,} characters, too much to pick"
-    if "\nGIT binary patch\n" in diff:
-        return "it changed files that are no text"
-    return ""
+    problem = problem_of(changes)
+    return f"its changes cannot be picked: {problem}" if problem else ""
 
 
 async def pick(conversation: Conversation, attempt: Attempt) -> ToolResult:
     """Make the changes of an attempt in the project, by the way of every other edit."""
     session = conversation.session
     scope = session.scope(new_id(), "alternatives")
-    call = ToolCall(call_id=f"pick-{new_id()}", tool_name="apply_patch", arguments={"patch": attempt.diff})
-    stored = [event for event in scope.append(call) if isinstance(event, ToolCall)]
-    step = await conversation.agent.executor.execute(stored, scope)
-    return step.results[0]
+    return (await put_in(conversation.agent.executor, scope, attempt.diff)).results[0]

@@ -60,7 +60,8 @@ class Extras:
         self._teams: dict[str, Team] = {}
         self._hooks: dict[str, tuple[Session, SessionHooks]] = {}
         self._registered = False
-        self._tree_lock = asyncio.Lock()
+        # Held while git's list of work trees, which is one file tree that git does not lock, changes.
+        self.tree_lock = asyncio.Lock()
         self.extensions = RuntimeExtensions(runtime)
 
     # --- agents ------------------------------------------------------------------------------------------
@@ -156,7 +157,7 @@ class Extras:
         from aar.runtime.agent_trees import AgentTree
 
         source = self._runtime.workspace if above is None else above.folder
-        return AgentTree(self._runtime, source, self._tree_lock)
+        return AgentTree(self._runtime, source)
 
     def hooks(self, session: Session) -> HookRunner:
         """Return the hooks of ``session``."""

@@ -1,4 +1,4 @@
-"""Work trees of the project as it is now, a runtime in one, and what was changed there as a patch."""
+"""Work trees of the project as it is now, and a runtime in one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,19 +21,16 @@ from aar.orchestration.work_places import (
     check_amount,
     find_project,
     snapshot,
-    written_tree,
 )
-from aar.protocol.errors import StorageError, UsageError
+from aar.protocol.errors import UsageError
+from aar.protocol.ports import Spawner
 from aar.runtime.opening import open_runtime
-from aar.safety.git_calls import run_git
 
 if TYPE_CHECKING:
     from aar.runtime.parts import Runtime
 
-_MOST_BYTES: Final = 200_000_000
-_MERGE_S: Final = 300.0
 _LOCK: Final = "aar.lock"
-_NAME: Final = re.compile(r"aar-(?:alternatives|plan)-[a-z0-9_]{8}")
+_NAME: Final = re.compile(r"aar-(?:agent|alternatives|plan)-[a-z0-9_]{8}")
 
 
 @asynccontextmanager
@@ -71,9 +67,63 @@ async def runtime_in(runtime: Runtime, folder: Path) -> AsyncGenerator[Runtime]:
         TrustStore(base.paths).forget(folder)
 
 
+class WorkTrees:
+    """A folder for work trees that hold the project as it is when they are opened.
+
+    Args:
+        runtime: Whose project it is.
+        purpose: A word for what they are for.
+    """
+
+    def __init__(self, runtime: Runtime, purpose: str) -> None:
+        self._spawner, self._one = runtime.spawner, runtime.extras.tree_lock
+        # Not below aar's own folders, which no tool may read.
+        self.folder = Path(tempfile.mkdtemp(prefix=f"aar-{purpose}-")).resolve()
+        self._ref = f"refs/aar/{self.folder.name}"
+        # Names and work trees are the repository's; the source may itself be a work tree, gone by then.
+        self._git = Git(runtime.spawner, runtime.workspace)
+        self._opened = False
+        self._held: int | None = None
+
+    async def open(self, source: Path) -> Places:
+        """Return what makes work trees of ``source`` as it is now, what is not committed included.
+
+        Raises:
+            UsageError: It cannot be put into work trees.
+            StorageError: git failed.
+        """
+        git = Git(self._spawner, await repository_at(self._spawner, source))
+        await check_amount(git)
+        async with self._one:
+            await _tidy(self._git)
+        self._opened = True
+        self._held = await asyncio.to_thread(_hold, self.folder)
+        base = await snapshot(git, self.folder, self._ref)
+        return Places(self._spawner, Project(git.root, "", "worktree", base), self.folder, one=self._one)
+
+    async def let_go(self) -> None:
+        """Leave the work trees to the user: no aar tidies them up."""
+        held, self._held = self._held, None
+        if held is not None:
+            await asyncio.to_thread((self.folder / _LOCK).unlink, missing_ok=True)
+            os.close(held)
+            # A work tree's own HEAD keeps the commit.
+            await self._git.run("update-ref", "-d", self._ref, failing=False)
+
+    async def close(self) -> None:
+        """Remove them with all that is in them."""
+        held, self._held = self._held, None
+        await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+        if self._opened:
+            async with self._one:
+                await _forget(self._git, self._ref)
+
+
 @asynccontextmanager
 async def places_of(runtime: Runtime, purpose: str) -> AsyncGenerator[Places]:
-    """Yield what makes work trees that hold the project as it is now, what is not committed included.
+    """Yield what makes work trees of the project as it is now, for agents that ask nobody.
 
     Args:
         runtime: Of the project.
@@ -84,22 +134,11 @@ async def places_of(runtime: Runtime, purpose: str) -> AsyncGenerator[Places]:
         StorageError: git failed.
     """
     root = await repository_of(runtime)
-    git = Git(runtime.spawner, root)
-    await check_amount(git)
-    await _tidy(git)
-    # Not below aar's own folders, which no tool may read.
-    work = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=f"aar-{purpose}-"))
-    ref = f"refs/aar/{work.name}"
-    held = await asyncio.to_thread(_hold, work)
+    trees = await asyncio.to_thread(WorkTrees, runtime, purpose)
     try:
-        base = await snapshot(git, work, ref)
-        yield Places(runtime.spawner, Project(root, "", "worktree", base), work)
+        yield await trees.open(root)
     finally:
-        await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
-        if held is not None:
-            os.close(held)
-        await git.run("worktree", "prune", failing=False)
-        await git.run("update-ref", "-d", ref, failing=False)
+        await trees.close()
 
 
 def _hold(work: Path, flags: int = os.O_CREAT) -> int | None:
@@ -125,62 +164,49 @@ async def _tidy(git: Git) -> None:
         held = await asyncio.to_thread(_hold, work, 0)
         # Without the lock's file it is none of ours, or gone.
         if held is not None:
-            await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+            if name.startswith("aar-agent-") and await _changed(git, work):
+                # What its agent did is nowhere else.
+                (work / _LOCK).unlink(missing_ok=True)
+            else:
+                await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
             os.close(held)
         if held is not None or not work.exists():
-            await git.run("worktree", "prune", failing=False)
-            await git.run("update-ref", "-d", ref, failing=False)
+            await _forget(git, ref)
+
+
+async def _changed(git: Git, work: Path) -> bool:
+    """Tell whether a work tree holds what is not in its commit, or cannot be read."""
+    for tree in await asyncio.to_thread(lambda: list(work.glob("tree/*"))):
+        if await git.run("status", "--porcelain", cwd=tree, failing=False) != b"":
+            return True
+    return False
+
+
+async def _forget(git: Git, ref: str) -> None:
+    await git.run("worktree", "prune", failing=False)
+    await git.run("update-ref", "-d", ref, failing=False)
 
 
 async def repository_of(runtime: Runtime) -> Path:
-    """Return the repository that the project is.
+    """Return the repository that the project is, where agents that ask nobody may work in it.
 
     Raises:
         UsageError: It is none, or a folder of one, or no wall holds there.
     """
     if not runtime.spawner.status().enforced:
         raise UsageError("Agents in work trees ask nobody, so they need a sandbox; see `aar sandbox status`.")
-    root, prefix, kind = await find_project(runtime.spawner, runtime.workspace, copy=False)
+    return await repository_at(runtime.spawner, runtime.workspace)
+
+
+async def repository_at(spawner: Spawner, folder: Path) -> Path:
+    """Return the repository that a folder is.
+
+    Raises:
+        UsageError: It is none, or a folder of one.
+    """
+    root, prefix, kind = await find_project(spawner, folder, copy=False)
     if kind != "worktree":
         raise UsageError("Work trees need a git repository; `git init` makes one.")
     if prefix:
-        raise UsageError("Work trees need aar to be started in the root of the repository.")
+        raise UsageError("Start aar in the root of the repository to let agents work in work trees.")
     return root
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """What has to be changed in the project so that it holds the work of an agent too.
-
-    Attributes:
-        patch: A unified diff; empty: nothing.
-        conflicts: Files in which both changed the same lines; then there is no patch.
-    """
-
-    patch: str = ""
-    conflicts: tuple[str, ...] = ()
-
-
-async def merged(runtime: Runtime, base: str, theirs: str) -> Merged:
-    """Merge a commit that was made on ``base`` with the project as it is now, without touching that.
-
-    Raises:
-        StorageError: git failed.
-    """
-    git = Git(runtime.spawner, runtime.workspace)
-    work = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="aar-merge-"))
-    try:
-        tree = await written_tree(git, work)
-    finally:
-        await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
-    ours = await git.text("commit-tree", tree, "-p", base, "-m", "State of the project for agents")
-    words = ("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", ours, theirs)
-    ended = await run_git(runtime.spawner, git.root, words, timeout_s=_MERGE_S, max_output=_MOST_BYTES)
-    told = os.fsdecode(ended.output).split("\0")
-    if ended.exit_code == 1:
-        return Merged(conflicts=tuple(name for name in told[1:] if name) or ("unknown files",))
-    if ended.exit_code != 0:
-        why = " ".join(ended.stderr.decode("utf-8", "replace").split())[:200]
-        raise StorageError(f"git cannot merge (2.38 or newer is needed): {why or 'it took too long'}")
-    patch = await git.run("diff", "--binary", "--no-renames", ours, told[0])
-    return Merged((patch or b"").decode("utf-8", "replace"))

@@ -101,7 +101,7 @@ class Person:
 
 async def test_changes_come_back_as_one_edit_with_a_checkpoint_and_the_tree_is_gone(tmp_path: Path) -> None:
     steps = [
-        call("bash", command="pwd; cat b.txt; echo new > made.txt; rm .gitignore"),
+        call("bash", command="pwd; cat b.txt; echo new > made.txt; : > 'empty ä'; rm .gitignore"),
         call("edit_file", path="a.txt", old_text="two", new_text="TWO"),
     ]
     async with project(tmp_path, child_steps(*steps)) as here:
@@ -113,11 +113,17 @@ async def test_changes_come_back_as_one_edit_with_a_checkpoint_and_the_tree_is_g
         assert first.output == f"{start.work_tree}\nb, not committed"
         assert (root / "a.txt").read_text() == "one\nTWO\nthree\n"
         assert (root / "made.txt").read_text() == "new\n"
+        assert (root / "empty ä").read_bytes() == b""
         assert not (root / ".gitignore").exists()
         said = report(here)
-        assert "Its changes are in the project now: .gitignore, a.txt, made.txt (+2 -2)." in said
+        assert "Its changes are in the project now: .gitignore, a.txt, empty ä, made.txt (+2 -2)." in said
         assert end.stop_reason is StopReason.END_TURN
-        assert sorted(change.path for change in result.file_changes) == [".gitignore", "a.txt", "made.txt"]
+        assert sorted(change.path for change in result.file_changes) == [
+            ".gitignore",
+            "a.txt",
+            "empty ä",
+            "made.txt",
+        ]
         edits = [e for e in here.of("tool_result") if e.file_changes]
         assert [e.tool_name for e in edits] == ["apply_patch"]
         assert edits[0].agent_id == start.agent_id

@@ -102,18 +102,21 @@ async def test_what_a_killed_run_left_is_removed_and_what_another_one_uses_stays
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     project = repository(tmp_path / "project")
-    for name in ("aar-plan-deadbeef", "aar-plan-inuse000", "aar-plan-foreign0", "elsewhere"):
+    names = ("aar-plan-deadbeef", "aar-plan-inuse000", "aar-plan-foreign0", "elsewhere")
+    for name in (*names, "aar-agent-deadbeef", "aar-agent-changed0"):
         (tmp_path / name).mkdir()
-        git(project, "worktree", "add", "-q", "--detach", str(tmp_path / name / "p"))
+        git(project, "worktree", "add", "-q", "--detach", str(tmp_path / name / "tree/p"))
         git(project, "update-ref", f"refs/aar/{name}", "HEAD")
         if name != "aar-plan-foreign0":
             (tmp_path / name / "aar.lock").touch()
+    (tmp_path / "aar-agent-changed0/tree/p/a.txt").write_text("work of an agent\n")
     with (tmp_path / "aar-plan-inuse000/aar.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         async with place(tmp_path, diligent, sets=APART) as here:
             assert (await run(here, step("b"))).exit_code == 0
-    left = {path.name for path in tmp_path.iterdir() if (path / "p").exists()}
-    assert left == {"aar-plan-inuse000", "aar-plan-foreign0", "elsewhere"}
+    left = {path.name for path in tmp_path.iterdir() if (path / "tree/p").exists()}
+    assert left == {"aar-plan-inuse000", "aar-plan-foreign0", "elsewhere", "aar-agent-changed0"}
+    assert not (tmp_path / "aar-agent-changed0/aar.lock").exists(), "it is the user's from now on"
     assert "deadbeef" not in git(project, "for-each-ref") + git(project, "worktree", "list")
 
 

@@ -29,6 +29,23 @@ def test_a_unified_diff_of_ours_applies_back(before: str, after: str) -> None:
     assert apply_hunks(before, patch) == after
 
 
+def test_files_without_lines_and_names_in_quotes_are_read_as_git_writes_them() -> None:
+    quoted = r'"a/\303\244\t\"\\x" "b/\303\244\t\"\\x"'
+    patch = (
+        f"diff --git {quoted}\nnew file mode 100644\nindex 0000000..e69de29\n"
+        "diff --git a/some name b/some name\ndeleted file mode 100644\nindex e69de29..0000000\n"
+        "diff --git a/f b/f\nnew file mode 100644\nindex 0000000..1\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+f\n"
+        r'diff --git "a/\303\274" "b/\303\274"'
+        "\nindex 1..2 100644\n"
+        r'--- "a/\303\274"'
+        "\n"
+        r'+++ "b/\303\274"'
+        "\n@@ -1 +1 @@\n-u\n+v\n"
+    )
+    read = [(file.action, file.path, len(file.hunks)) for file in parse_patch(patch)]
+    assert read == [("add", 'ä\t"\\x', 0), ("delete", "some name", 0), ("add", "f", 1), ("update", "ü", 1)]
+
+
 @settings(max_examples=100, deadline=None)
 @given(texts, texts)
 def test_counts_agree_with_the_diff(before: str, after: str) -> None:

@@ -6,17 +6,19 @@ agent, by the rules of the mode: where edits are asked for, this one is, with it
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from aar.orchestration.merge_back import left_out, listed, problem_of, put_in
 from aar.orchestration.plan_run import Attempt
+from aar.orchestration.work_merge import fit
+from aar.orchestration.work_places import Changes, Git
 from aar.protocol.errors import AarError
-from aar.protocol.events import Subagent, ToolCall
+from aar.protocol.events import Notice, Subagent
 from aar.protocol.ids import new_id
 from aar.protocol.state import StopReason
 from aar.protocol.usage import Usage
 from aar.runtime.small import store_cost
-from aar.runtime.work_trees import merged, places_of, repository_of, runtime_in
+from aar.runtime.work_trees import places_of, repository_of, runtime_in
 
 if TYPE_CHECKING:
     from aar.core.agent import Agent, RunResult
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from aar.orchestration.work_places import Place, Places
     from aar.protocol.events import PlanItem
     from aar.runtime.parts import Runtime
-
-_MAX_PATCH = 2_000_000
 
 
 class StepTrees:
@@ -42,9 +42,7 @@ class StepTrees:
 
     def __init__(self, runtime: Runtime, session: Session, agent: Agent, record: RunRecord) -> None:
         self._runtime, self._session, self._agent, self._record = runtime, session, agent, record
-        self._done: dict[str, tuple[str, str, str]] = {}
-        # Git's list of work trees is one file tree, which it does not lock.
-        self._making = asyncio.Lock()
+        self._done: dict[str, tuple[str, str, Changes]] = {}
 
     async def problem(self) -> str:
         """Return why steps cannot work in work trees here; empty: they can."""
@@ -75,13 +73,8 @@ class StepTrees:
 
     async def _worked(self, profile: Profile, item: PlanItem, prompt: str, agent_id: str) -> RunResult:
         async with places_of(self._runtime, "plan") as places:
-            async with self._making:
-                place = await places.make("step", "")
-            try:
-                return await self._in_place(places, place, profile, item, prompt, agent_id)
-            finally:
-                async with self._making:
-                    await places.remove(place)
+            place = await places.make("step", "")
+            return await self._in_place(places, place, profile, item, prompt, agent_id)
 
     async def _in_place(
         self, places: Places, place: Place, profile: Profile, item: PlanItem, prompt: str, agent_id: str
@@ -102,42 +95,41 @@ class StepTrees:
                 await session.aclose()
             store_cost(self._session, inner.active, result.usage, result.cost_usd, agent_id)
             self._record.include(result.usage, result.cost_usd, (), ())
-            self._done[item.id] = (agent_id, place.base, await places.commit(place))
+            self._done[item.id] = (agent_id, place.base, await places.changes(place))
         return result
 
     # --- back into the project ---------------------------------------------------------------------------
 
     async def merge(self, item: PlanItem) -> Attempt:
         """Bring what a step changed into the project, all of it or nothing."""
-        agent_id, base, commit = self._done.pop(item.id)
-        if base == commit:
-            return Attempt(True)
+        agent_id, base, changes = self._done.pop(item.id)
+        if problem := problem_of(changes):
+            return Attempt(False, f"Nothing of it was taken over: {problem}.", hopeless=True)
+        runtime = self._runtime
         try:
-            found = await merged(self._runtime, base, commit)
+            changes, conflicts = await fit(Git(runtime.spawner, runtime.workspace), base, changes.tree)
         except AarError as error:
             return Attempt(False, str(error), hopeless=True)
-        if found.conflicts:
-            names = ", ".join(found.conflicts[:10])
+        if conflicts:
             return Attempt(
                 False,
-                f"Nothing of it was taken over: another step, or the user, changed the same lines of {names} "
-                "meanwhile. Do the step again with these files as they are now.",
+                "Nothing of it was taken over: another step, or the user, changed the same lines of "
+                f"{listed(conflicts)} meanwhile. Do the step again with these files as they are now.",
             )
-        if not found.patch:
+        if not changes.patch:
             return Attempt(True)
-        if "\nGIT binary patch\n" in found.patch or len(found.patch) > _MAX_PATCH:
-            why = "it changed files that are no text, or too much"
-            return Attempt(False, f"Nothing of it was taken over: {why} for a work tree.", hopeless=True)
-        return await self._apply(found.patch, agent_id)
+        return await self._put_in(item, changes, agent_id)
 
-    async def _apply(self, patch: str, agent_id: str) -> Attempt:
-        scope = self._session.scope(self._record.run_id, agent_id)
-        call = ToolCall(call_id=new_id(), tool_name="apply_patch", arguments={"patch": patch})
-        stored = [event for event in scope.append(call) if isinstance(event, ToolCall)]
-        step = await self._agent.executor.execute(stored, scope)
-        result = step.results[0]
-        if not result.is_error:
-            self._record.include(Usage(), 0.0, result.file_changes, [result.diff] if result.diff else [])
-            return Attempt(True)
-        stop = StopReason.DENIED if step.ends_run else None
-        return Attempt(False, f"Nothing of it was taken over. {result.output}", stop)
+    async def _put_in(self, item: PlanItem, changes: Changes, agent_id: str) -> Attempt:
+        done = await put_in(
+            self._agent.executor, self._session.scope(self._record.run_id, agent_id), changes.text
+        )
+        result = done.results[0]
+        if result.is_error:
+            stop = StopReason.DENIED if done.ends_run else None
+            return Attempt(False, f"Nothing of it was taken over. {result.output}", stop)
+        self._record.include(Usage(), 0.0, result.file_changes, [result.diff] if result.diff else [])
+        if note := left_out(changes.text):
+            said = f"The changes of step {item.id} are in the project. {note}"
+            self._session.append(Notice(level="warning", code="work_tree", message=said))
+        return Attempt(True)

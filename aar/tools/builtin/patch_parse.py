@@ -13,6 +13,8 @@ from aar.protocol.late import late_pattern
 _RANGE: Final = late_pattern(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
 _FILE: Final = late_pattern(r"\*\*\* (Add|Update|Delete) File: ?(.+)")
 _MOVE: Final = late_pattern(r"\*\*\* Move to: ?(.+)")
+_ESCAPE: Final = late_pattern(r"\\([0-7]{3}|.)", re.DOTALL)
+_ESCAPED: Final = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
 
 
 @dataclass(slots=True)
@@ -188,6 +190,7 @@ class _Unified:
         self._at = 0
         self._files: list[FilePatch] = []
         self._from: str | None = None
+        self._named = ""
 
     def read(self) -> list[FilePatch]:
         while self._at < len(self._lines):
@@ -224,13 +227,23 @@ class _Unified:
         return last is not None and last.path == source and last.move_to is not None and not last.hunks
 
     def _extra(self, line: str) -> None:
-        if line.startswith("rename from "):
-            self._from = line.removeprefix("rename from ")
+        if line.startswith("diff --git "):
+            self._named = _one_name(line.removeprefix("diff --git "))
+        elif line.startswith(("new file mode ", "deleted file mode ")) and self._named and self._is_empty():
+            self._files.append(FilePatch("add" if line.startswith("new") else "delete", self._named))
+        elif line.startswith("rename from "):
+            self._from = _unquoted(line.removeprefix("rename from "))
         elif line.startswith("rename to ") and self._from is not None:
-            self._files.append(FilePatch("update", self._from, line.removeprefix("rename to ")))
+            self._files.append(FilePatch("update", self._from, _unquoted(line.removeprefix("rename to "))))
             self._from = None
         elif line.startswith(("GIT binary patch", "Binary files ")):
             raise bad_patch(self._at + 1, "binary patches are not supported.")
+
+    def _is_empty(self) -> bool:
+        """Tell whether the file that begins here has no lines: then git writes nothing but its mode."""
+        after = self._at + (2 if self._next().startswith("index ") else 1)
+        rest = self._lines[after] if after < len(self._lines) else ""
+        return not rest.startswith(("--- ", "GIT binary patch", "Binary files "))
 
     def _hunk(self, line: str) -> None:
         if not self._files:
@@ -285,4 +298,27 @@ class _Unified:
 
 
 def _header_path(line: str) -> str:
-    return line[4:].split("\t", 1)[0].strip()
+    return _unquoted(line[4:].split("\t", 1)[0].strip())
+
+
+def _one_name(both: str) -> str:
+    """Return the name in "a/NAME b/NAME"; empty: it is not the same name twice."""
+    half = len(both) // 2
+    old, new = _unquoted(both[:half]).removeprefix("a/"), _unquoted(both[half + 1 :]).removeprefix("b/")
+    return old if old == new else ""
+
+
+def _unquoted(name: str) -> str:
+    """Return a name that git may have quoted like a string of C, its bytes as octal numbers."""
+    if len(name) < 2 or not (name[0] == name[-1] == '"'):
+        return name
+    # Bytes that git leaves as they are may stand beside quoted ones.
+    parts = _ESCAPE.split(name[1:-1])
+    data = b"".join(_byte(part) if at % 2 else part.encode() for at, part in enumerate(parts))
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _byte(escape: str) -> bytes:
+    if len(escape) == 3:
+        return bytes([int(escape, 8) & 255])
+    return bytes([_ESCAPED[escape]]) if escape in _ESCAPED else escape.encode()
