@@ -132,7 +132,7 @@ def reap_orphans(supervisors: set[int]) -> None:
 
 def sweep(unwanted: tuple[str, ...]) -> None:
     """Remove files that commands have made, following no link on the way."""
-    walk = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    walk = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     for path in unwanted:
         try:
             fd = os.open("/", walk)
