@@ -45,12 +45,13 @@ def _keep(context: Context, name: str, process: Process) -> Result:
     if not process.running:
         return Failure(f"{name} has ended.")
     if not isinstance(process, ServedProcess) or not process.outlives:
-        return Failure(f"{name} cannot go on without aar, which watches over its wall.")
+        return Failure(f"{name} cannot go on without aar, which restores protected paths that it may write.")
     folder = ensure(context.runtime.base.paths.data / "kept")
     log = folder / f"{context.session.session_id}-{name}.log"
     context.runtime.background.kept[name] = log
+    held = " without a wall" if process.wall == "none" else ", behind its wall and without the network"
     return Text(
-        f"{name} goes on when aar ends, behind its wall and without the network, as process {process.pid}. "
+        f"{name} goes on when aar ends{held}, as process {process.pid}. "
         f"What it writes is then in {log}; `kill {process.pid}` ends it."
     )
 

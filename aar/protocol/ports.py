@@ -272,7 +272,7 @@ class KeptShell(Protocol):
     """What the commands of one agent leave to the next: folder, variables, functions."""
 
     def line(self, command: str, *, clean: bool) -> ShellLine:
-        """Return how a command is run; ``clean``: it gets nothing but the folder."""
+        """Return how a command is run; ``clean``: it gets and leaves nothing but the folder."""
         ...
 
 
@@ -391,6 +391,7 @@ class ToolContext:
         checkpointer: Keeps files before they change; ``None``: nothing is kept.
         delegate: Lets other agents work; ``None``: there are none.
         writable: Protected paths that a person has unlocked for this call.
+        by_words: Whether a command was allowed for its words, which must mean what they commonly do.
         notes: Notes for later sessions; ``None``: none are kept.
         shell: What commands leave to the next; ``None``: each is a new shell.
     """
@@ -412,6 +413,7 @@ class ToolContext:
     checkpointer: Checkpointer | None = None
     delegate: Delegate | None = None
     writable: tuple[Path, ...] = ()
+    by_words: bool = False
     notes: NoteKeeper | None = None
     write_plan: Callable[[Sequence[PlanItem], str], Sequence[PlanItem]] | None = None
     shell: KeptShell | None = None

@@ -31,6 +31,8 @@ _TIMEOUT_S: Final = 15.0
 _BATCH: Final = 64
 _MOST_DIMENSIONS: Final = 8192
 _MOST_BYTES: Final = 50_000_000
+_MOST: Final = 1e100
+"""Of a number in a vector: the square of a larger one may be none."""
 _KINDS: Final = ("chat", "ollama")
 
 
@@ -175,7 +177,7 @@ def _is_vector(value: object) -> bool:
         return False
     numbers = cast("list[object]", value)
     return 0 < len(numbers) <= _MOST_DIMENSIONS and all(
-        isinstance(number, int | float) and math.isfinite(number) for number in numbers
+        isinstance(number, int | float) and abs(number) <= _MOST for number in numbers
     )
 
 

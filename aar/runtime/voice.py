@@ -14,7 +14,7 @@ import signal
 from typing import TYPE_CHECKING, Final
 
 from aar.protocol.errors import AarError, StorageError, UsageError
-from aar.protocol.events import AssistantMessage, Notice
+from aar.protocol.events import Notice
 from aar.protocol.ports import SpawnRequest
 from aar.safety.sanitize import sanitize
 from aar.tools.builtin.terminal_text import plain_text
@@ -127,12 +127,9 @@ class Voice:
             UsageError: There is no answer, or no ``tts_command``.
         """
         self.check_reading()
-        answers = (
-            event.content
-            for event in reversed(list(self._conversation.session.events()))
-            if isinstance(event, AssistantMessage) and event.agent_id == "main" and event.content.strip()
-        )
-        text = next(answers, None)
+        messages = reversed(self._conversation.session.messages())
+        answers = (message.text for message in messages if message.role == "assistant")
+        text = next(filter(str.strip, answers), None)
         if text is None:
             raise UsageError("There is no answer yet that could be read aloud.")
         self._read(text)

@@ -203,6 +203,7 @@ class SafetyPolicy:
             rule=None,
             proposed_rule=None,
             by="policy",
+            by_words=False,
         )
 
     def _named_by_user(self, tool: ToolSpec, decision: Decision) -> bool:

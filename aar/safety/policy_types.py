@@ -54,6 +54,7 @@ class Decision:
         hard_stop: Whether a hard stop decided; no rule can lift one.
         by: ``policy`` for rules, protections and hard stops, ``mode`` for the mode's own table.
         unlocks: Protected paths that a command may write once a person has allowed it.
+        by_words: Whether a command was allowed for what its words do: where it runs they must mean just that.
     """
 
     decision: Answer
@@ -64,6 +65,7 @@ class Decision:
     hard_stop: bool = False
     by: By = "mode"
     unlocks: tuple[Path, ...] = ()
+    by_words: bool = False
 
 
 def strictest(verdicts: Iterable[Verdict]) -> Verdict:

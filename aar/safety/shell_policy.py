@@ -67,7 +67,16 @@ class ShellJudge:
             overall.hard_stop,
             overall.by,
             tuple(self._unlocks) if overall.decision == "ask" else (),
+            overall.decision == "allow" and not self._lets_anything_run(shell),
         )
+
+    def _lets_anything_run(self, shell: ShellCommand) -> bool:
+        """Whether any other command, or code of the project, would run without a question too."""
+        if self.policy.table("command" if self.enforced else "leaves").decision == "allow":
+            return True
+        if not self.enforced or self.policy.table("build").decision != "allow":
+            return False
+        return any(builds_or_tests(part) for part in shell.walk())
 
     def _whole(self, shell: ShellCommand) -> list[Verdict]:
         """What is said about the line as a whole: syntax that hides what runs is never plainly allowed."""

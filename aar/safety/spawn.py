@@ -69,6 +69,7 @@ class ProcessSpawner:
         self._own = tuple(own) if own is not None else own_folders(os.environ, self._home)
         self._shared_git = shared_git
         self._let_go = False
+        self._unwanted: tuple[Path, ...] = ()
         self._server = SpawnServer()
         self._private: Path | None = None
         self._plan: Plan | None = None
@@ -176,6 +177,10 @@ class ProcessSpawner:
         finally:
             os.close(fd)
         self._let_go = True
+        if process.guard is not None:
+            self._guards.pop(process.guard, None)
+            process.guard.undo()
+            self._unwanted += process.guard.unwanted or ()
 
     def close(self) -> None:
         """Kill whatever still runs, and remove the private folder. The spawner can be used again.
@@ -186,7 +191,7 @@ class ProcessSpawner:
             process.abandon()
         self._running.clear()
         if self._let_go and self._private is not None:
-            self._server.stay(self._private)
+            self._server.stay(self._private, self._unwanted)
         else:
             self._server.close()
         self.egress.close()
@@ -198,7 +203,7 @@ class ProcessSpawner:
             else:
                 _remove_tree(self._private)
             self._private = self._plan = self._status = self._wall = None
-        self._let_go = False
+        self._let_go, self._unwanted = False, ()
 
     def _session_plan(self) -> Plan:
         if self._plan is None:
@@ -327,6 +332,7 @@ class ProcessSpawner:
             if fence.ruleset is not None:
                 fds.append(fence.ruleset)
             process = ServedProcess(request, control, pipes, wall, on_output, on_error, afterwards)
+            process.guard = guard
             ours.pop_all()
             try:
                 self._server.send(body, fds)

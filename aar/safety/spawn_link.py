@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from aar.protocol.errors import SandboxError
@@ -131,14 +131,15 @@ class SpawnServer:
         with self._lock:
             self._stop()
 
-    def stay(self, folder: Path) -> None:
+    def stay(self, folder: Path, unwanted: Iterable[Path]) -> None:
         """Let the server end with the commands that were let go, and start another one when one is needed.
 
         Args:
             folder: What is removed with the last of them.
+            unwanted: What is removed as soon as one of them makes it.
         """
         with contextlib.suppress(SandboxError):
-            self.send({"stay": str(folder), "wall": {}}, [])
+            self.send({"stay": str(folder), "unwanted": [str(path) for path in unwanted], "wall": {}}, [])
         with self._lock:
             if self._socket is not None:
                 self._socket.close()

@@ -11,10 +11,14 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from aar.protocol.errors import SandboxError
 from aar.protocol.ports import SpawnRequest, SpawnResult
 from aar.safety.stream_buffer import StreamBuffer
+
+if TYPE_CHECKING:
+    from aar.safety.sandbox.guard import Guard
 
 _READ_SIZE = 1 << 16
 _DRAIN_TIMEOUT_S = 0.5
@@ -27,7 +31,11 @@ Afterwards = Callable[[SpawnResult], SpawnResult]
 
 
 class ServedProcess:
-    """A process below the spawn server; implements `aar.protocol.ports.Process`."""
+    """A process below the spawn server; implements `aar.protocol.ports.Process`.
+
+    Attributes:
+        guard: Restores protected paths at its end; ``None``: it can reach none.
+    """
 
     def __init__(
         self,
@@ -41,6 +49,7 @@ class ServedProcess:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._began = time.monotonic()
+        self.guard: Guard | None = None
         self._control = control
         self._lines = b""
         self._wall = wall
@@ -131,9 +140,15 @@ class ServedProcess:
                 timer.cancel()
 
     @property
+    def wall(self) -> str:
+        """Name of the wall around it."""
+        return self._wall
+
+    @property
     def outlives(self) -> bool:
-        """Whether it can go on without aar: its wall needs nobody who compares and restores."""
-        return len(self._pipes) == 1 and self._wall in ("bubblewrap", "namespaces", "none")
+        """Whether it can go on without aar: nobody need compare and restore what its wall leaves open."""
+        watched = self.guard is not None and self.guard.unwanted is None
+        return len(self._pipes) == 1 and self._wall in ("bubblewrap", "namespaces", "none") and not watched
 
     def let_go(self, log: int) -> None:
         """Let it go on without aar, in the wall in which it is; all that it writes goes to the file ``log``.

@@ -321,6 +321,7 @@ class ToolExecutor:
     def _context(self, item: PendingCall, emit: Emit) -> ToolContext:
         context = self._make_context(item.call, emit)
         context.writable = item.unlocked
+        context.by_words = item.decision is not None and item.decision.by_words
 
         def progress(text: str) -> None:
             if self._redact is not None:

@@ -130,6 +130,7 @@ def test_a_server_is_asked_for_vectors_with_its_own_key(monkeypatch: pytest.Monk
         (reply("x", [1]), "a vector in it is none"),
         (reply([1], [1, 2]), "differ in length"),
         (reply([1e999], [1]), "a vector in it is none"),
+        (reply([10**400], [1]), "a vector in it is none"),
     ],
 )
 def test_a_server_that_gives_none_is_one_sentence(answer: Reply, says: str) -> None:

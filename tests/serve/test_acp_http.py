@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 
+from aar.transports.acp.bounds import Bounds
 from aar.transports.acp.http import PATH, Remotes, make_app
 from aar.transports.serve.listen import address, bound, serving
 from tests.acp.test_clients import STEPS, client
@@ -172,6 +173,17 @@ async def test_sessions_work_only_in_folders_that_the_server_was_given(project: 
         assert theirs not in {session["sessionId"] for session in listed}
         assert (await ask("session/delete", sessionId=theirs))["result"] == {}
     assert aar("sessions", "show", theirs, cwd=secret).code == 0
+
+
+def test_a_link_that_changes_after_it_was_judged_leads_nowhere_else(tmp_path: Path) -> None:
+    for name in ("served/below", "secret"):
+        (tmp_path / name).mkdir(parents=True)
+    link = tmp_path / "served" / "link"
+    link.symlink_to("below")
+    folder = Bounds([tmp_path / "served"]).demand(link, "cwd")
+    link.unlink()
+    link.symlink_to(tmp_path / "secret")
+    assert folder == (tmp_path / "served" / "below").resolve()
 
 
 async def test_sessions_of_a_folder_in_a_project_are_found_again(project: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from aar.config.schema import ToolsConfig
 from aar.protocol.events import Approval, ApprovalRequest, ToolResult
-from aar.safety.policy import SafetyPolicy
+from aar.safety.policy import RuleSet, SafetyPolicy
 from aar.tools.builtin import kept_shell, shell
 from tests.support.fakes import Turn, call
 from tests.support.minds import Ask, Place, place
@@ -140,6 +140,58 @@ async def test_a_call_that_was_given_more_runs_without_what_others_defined(tmp_p
         assert asked[0].arguments["command"] == commands[1]
         assert "the shell is in sub" in asked[0].why["reasons"]
     assert done[2].output == "hi\n1"
+
+
+PLANTED = """
+mkdir sub/evil; printf '#!/bin/sh\\necho EVIL' >sub/evil/cat; chmod +x sub/evil/cat; PATH=./evil:$PATH
+git() { echo EVIL "$@"; }; cd() { echo EVIL; }; pwd() { echo EVIL; }; export -f git
+shopt -s expand_aliases; alias ls='echo EVIL'; export BASH_ENV=./evil/cat GIT_PAGER='echo EVIL'; set -f
+trap 'echo EVIL' DEBUG
+"""
+
+
+async def test_a_command_allowed_for_its_words_means_them_whatever_others_have_planted(
+    tmp_path: Path,
+) -> None:
+    asked: list[str] = []
+
+    class Yes:
+        async def decide(self, request: ApprovalRequest) -> Approval:
+            asked.append(request.arguments["command"])
+            return Approval(call_id=request.call_id, decision="allow", by="user")
+
+    readers = ["cd sub && pwd", "cat a; ls *; git --version"]
+    script = Script([PLANTED, *readers, "git push"])
+    async with place(tmp_path, script, mode="ask", sets=KEPT, files={"sub/a": "one\n"}) as here:
+        here.agent.executor.approver = Yes()
+        done = [result.output for result in await results(here)]
+        assert asked == [PLANTED, "git push"]
+    assert done[1].startswith(f"{tmp_path.resolve()}/project/sub\n[")
+    assert done[1].endswith("only its folder lasts. The shell is now in sub.]")
+    assert done[2].startswith("one\na\n\nevil:\ncat\ngit version")
+    assert "EVIL push" in done[3]
+
+
+@pytest.mark.parametrize(
+    ("mode", "wall", "command", "by_words"),
+    [
+        ("ask", "bubblewrap", "git status", True),
+        ("edit", "bubblewrap", "git status", True),
+        ("edit", "bubblewrap", "cd sub && pytest -q", False),
+        ("edit", "none", "git status", True),
+        ("plan", "bubblewrap", "git status", True),
+        ("auto", "bubblewrap", "git status", False),
+        ("unsafe", "none", "git status", False),
+        ("ask", "bubblewrap", "make deploy", True),
+        ("ask", "bubblewrap", "make other", False),
+    ],
+)
+def test_words_count_where_other_commands_would_be_asked_about(
+    tmp_path: Path, mode: Any, wall: str, command: str, by_words: bool
+) -> None:
+    rules = (RuleSet.parse("user", ["bash(make deploy)"]),)
+    policy = SafetyPolicy(mode, tmp_path, wall=wall, rules=rules)
+    assert policy.check_command(command).by_words is by_words
 
 
 async def test_commands_are_judged_where_the_shell_is(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from aar.safety.paths import SHELL_FILES
 from aar.safety.sandbox.git_config import changes_execution
 from aar.safety.sandbox.masks import MASK_MODE, is_mask
 
@@ -134,6 +135,10 @@ def _content(path: Path, size: int) -> bytes | None:
     return data if len(data) <= MAX_FILE_BYTES else None
 
 
+_NOT_MISSED = ("commondir", "config.worktree")
+"""Files of git that hardly any repository has."""
+
+
 class Guard:
     """The protected paths around one command.
 
@@ -165,6 +170,16 @@ class Guard:
         for old in [old for old in self._before if old.is_relative_to(path)]:
             del self._before[old]
         self._before |= self._keeper.take([path])
+
+    @property
+    def unwanted(self) -> tuple[Path, ...] | None:
+        """Where nothing is and nobody would miss what is made; ``None``: other paths are watched as well."""
+        # Shells read files of theirs in the home only.
+        away = self._root != Path.home().resolve()
+        idle = {self._root / name for name in SHELL_FILES} if away else set[Path]()
+        watched = tuple(path for path in self._paths if path not in idle)
+        missed = any(path in self._before or path.name not in _NOT_MISSED for path in watched)
+        return None if missed else watched
 
     def undo(self) -> tuple[str, ...]:
         """Restore what a command has changed; returns one sentence a path."""

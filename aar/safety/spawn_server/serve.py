@@ -19,6 +19,8 @@ MASK_MODE = 0o1555
 """Mode of the empty folders that stand for absent protected paths (see `aar.safety.sandbox.masks`)."""
 PREPARE_AFTER_MS = 10
 """Milliseconds of quiet until the next pair is forked: at once it would hold up the command that begins."""
+SWEEP_S = 1.0
+"""Seconds between two looks at what commands that go on without aar may not make."""
 END_LIMIT_S = 4.0
 """Seconds that the server gives its supervisors once aar is gone."""
 
@@ -37,6 +39,8 @@ class Server:
         self.masks: set[str] = set()
         self.stays = ""
         """Private folder of commands that aar has let go; empty: there are none."""
+        self.unwanted: tuple[str, ...] = ()
+        """What these may not leave, and no wall keeps them from making."""
         self.prepared = False
         """Whether the next request has what it needs, or nothing can be prepared."""
         self._spare: Spare | None = None
@@ -46,6 +50,7 @@ class Server:
         request = unpack(body)
         if request.get("stay"):
             self.stays = str(request["stay"])
+            self.unwanted = tuple(request["unwanted"])
             return
         self.masks.update(request.get("masks", ()))
         try:
@@ -125,16 +130,37 @@ def reap_orphans(supervisors: set[int]) -> None:
                 quietly(os.kill, pid, signal.SIGKILL)
 
 
-def outlive(supervisors: set[int], wake: int) -> None:
+def sweep(unwanted: tuple[str, ...]) -> None:
+    """Remove files that commands have made, following no link on the way."""
+    walk = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    for path in unwanted:
+        try:
+            fd = os.open("/", walk)
+            try:
+                *folders, name = path[1:].split("/")
+                for part in folders:
+                    inner = os.open(part, walk, dir_fd=fd)
+                    os.close(fd)
+                    fd = inner
+                os.unlink(name, dir_fd=fd)
+            finally:
+                os.close(fd)
+        except OSError:
+            continue
+
+
+def outlive(supervisors: set[int], wake: int, unwanted: tuple[str, ...]) -> None:
     """Wait for the end of commands that go on without aar: they keep their walls, masks included.
 
     Args:
         supervisors: Theirs.
         wake: Readable when a child has ended.
+        unwanted: What they may not leave.
     """
     while supervisors:
         reap_orphans(supervisors)
-        if supervisors and select.select([wake], [], [])[0]:
+        sweep(unwanted)
+        if supervisors and select.select([wake], [], [], SWEEP_S if unwanted else None)[0]:
             os.read(wake, 4096)
 
 
@@ -194,7 +220,7 @@ def serve(fd: int) -> None:
             break
     server.close()
     if server.stays:
-        outlive(server.supervisors, wake_read)
+        outlive(server.supervisors, wake_read, server.unwanted)
         # Slow to import, but nobody waits any more.
         import shutil
 

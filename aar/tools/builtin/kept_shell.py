@@ -2,7 +2,8 @@
 
 Each command still has a process and a wall of its own. Around it stand a few lines of shell: before it they
 take up what the command before has left, after it they write down what it leaves. So a command that hangs
-takes nothing with it, and one that was allowed more than others begins with a clean shell.
+takes nothing with it. One that was allowed more than others, or for what its words commonly do, begins with a
+clean shell, in which no function, alias, variable or option of earlier ones changes what it means.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ _GONE: Final = b"gone"
 
 _SCRIPT: Final = r"""eval "$3"; eval "$__aar_command"; { __aar_save; } 2>/dev/null; \exit "$__aar_code" """
 """One line, so that the shell's messages tell the lines of the command."""
-_CLEAN: Final = r"""cd -- "$2" && eval "set --; $1" """
+_CLEAN: Final = (
+    r"""\cd -- "$2" 2>/dev/null || { \printf gone >"$3/after"; \exit 1; }; __aar_folder=$3; """
+    r"""trap '{ \pwd -P; \printf "\0\0"; } >|"$__aar_folder/after" 2>/dev/null' EXIT; eval "set --; $1" """
+)
+"""The shell's folder lasts all the same: the policy knows it."""
 _BEGIN: Final = r"""
 __aar_command=$1 __aar_at=$2 __aar_folder=$AAR_SHELL __aar_saved= __aar_exported= __aar_options=
 set --
@@ -118,24 +123,25 @@ class KeptLine:
     Attributes:
         argv: Program and arguments that run it.
         env: Additions to its environment.
+        clean: Whether it gets and leaves nothing but the folder.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
+    clean: bool
     _shell: KeptShell
-    _folder: Path | None
+    _folder: Path
 
     def ended(self, result: SpawnResult) -> str:
         """Take up what the command left; return what the model should know of it, or nothing."""
         try:
-            return self._shell.take(self._folder, result)
+            return self._shell.take(self._folder, result, clean=self.clean)
         finally:
             self.dropped()
 
     def dropped(self) -> None:
         """Forget the command: what it leaves is not taken up."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class KeptShell:
@@ -166,20 +172,18 @@ class KeptShell:
 
         Args:
             command: Shell text.
-            clean: Whether it gets nothing but the folder, and leaves nothing.
+            clean: Whether it gets nothing but the folder, and leaves nothing but the folder.
         """
-        if clean:
-            argv = (self._program, "-c", _CLEAN, "bash", command, str(self._folder))
-            return KeptLine(argv, {}, self, None)
         folder = Path(tempfile.mkdtemp(prefix="shell-", dir=self._temp_folder()))
+        if clean:
+            argv = (self._program, "-c", _CLEAN, "bash", command, str(self._folder), str(folder))
+            return KeptLine(argv, {}, clean, self, folder)
         (folder / _BEFORE).write_bytes(self._state)
         argv = (self._program, "-c", _SCRIPT, "bash", command, str(self._folder), self._setup)
-        return KeptLine(argv, {_VARIABLE: str(folder)}, self, folder)
+        return KeptLine(argv, {_VARIABLE: str(folder)}, clean, self, folder)
 
-    def take(self, folder: Path | None, result: SpawnResult) -> str:
+    def take(self, folder: Path, result: SpawnResult, *, clean: bool) -> str:
         """Take up what a command wrote into ``folder``; see `KeptLine.ended`."""
-        if folder is None:
-            return "This command ran in a clean shell: it saw nothing that others set, and leaves nothing."
         told = self._told_once()
         left = None if result.timed_out else _read(folder)
         if left == _GONE:
@@ -188,12 +192,15 @@ class KeptShell:
                 f"{told}The shell's folder {gone} is gone, so the command did not run. The shell is in "
                 f"the project folder again; send the command again if that is right for it."
             )
+        if clean and self._state:
+            told += "This command ran in a clean shell, without what others set; only its folder lasts. "
         parts = left.split(b"\0") if left is not None else []
         if len(parts) != 3 or not (place := os.fsdecode(parts[0].removesuffix(b"\n"))).startswith("/"):
             return f"{told}The shell's folder and variables are as before this command."
         moved = Path(place) != self._folder
         self._folder = Path(place)
-        self._state = parts[1]
+        if not clean:
+            self._state = parts[1]
         return told + (f"The shell is now in {self._shown()}." if moved else "")
 
     def _shown(self) -> str:

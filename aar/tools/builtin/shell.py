@@ -186,7 +186,7 @@ def _line(command: str, context: ToolContext) -> ShellLine:
     if context.shell is None:
         return _NewShell((shell_program(), "-c", command), {})
     # What an earlier command defined must not run with rights that were given to the words of this one.
-    alone = bool(context.writable) or (context.read_only and context.spawner.wall == "none")
+    alone = bool(context.writable) or context.by_words or context.read_only
     return context.shell.line(command, clean=alone)
 
 

@@ -20,26 +20,32 @@ class Bounds:
         self._folders = tuple(dict.fromkeys(folder.resolve() for folder in folders))
         self._projects = frozenset(project_root(folder) for folder in self._folders)
 
-    def hold(self, folder: Path) -> bool:
-        """Tell whether a folder is inside, wherever links on its way lead."""
+    def hold(self, folder: Path) -> Path | None:
+        """Return a folder that is inside, wherever links on its way lead, without those; else ``None``."""
         try:
-            return any(folder.resolve().is_relative_to(own) for own in self._folders)
+            found = folder.resolve()
         except (OSError, RuntimeError):
-            return False
+            return None
+        return found if any(found.is_relative_to(own) for own in self._folders) else None
 
     def hold_session(self, cwd: Path) -> bool:
         """Tell whether a stored session is one of these folders; it names the project that a folder is in."""
-        return self.hold(cwd) or cwd in self._projects
+        return self.hold(cwd) is not None or cwd in self._projects
 
-    def demand(self, folder: Path, key: str) -> None:
-        """Raise `RpcError` for a folder that is not inside; whether it exists stays untold.
+    def demand(self, folder: Path, key: str) -> Path:
+        """Return what `hold` does: a link that changes afterwards leads nowhere else.
 
         Args:
             folder: What the client named.
             key: The parameter in which it did.
+
+        Raises:
+            RpcError: It is not inside; whether it exists stays untold.
         """
-        if not self.hold(folder):
+        found = self.hold(folder)
+        if found is None:
             served = " and ".join(map(str, self._folders))
             raise invalid_params(
                 f"{key} {folder} is not served: sessions work in {served}; --allow-dir of aar acp opens more"
             )
+        return found

@@ -246,9 +246,7 @@ class Server:
         return folders
 
     def _in_bounds(self, folder: Path, key: str) -> Path:
-        if self._bounds is not None:
-            self._bounds.demand(folder, key)
-        return folder
+        return folder if self._bounds is None else self._bounds.demand(folder, key)
 
     def _greet_soon(self, session: EditorSession) -> None:
         asyncio.get_running_loop().call_later(_GREET_AFTER_S, session.greet)

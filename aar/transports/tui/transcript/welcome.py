@@ -18,8 +18,6 @@ _MODES = {
     "auto": "edits and runs commands inside the wall; asks for what would leave it.",
     "unsafe": "asks nothing, and nothing holds what it runs.",
 }
-
-
 _SIGNS = (("@", "names a file"), ("!", "runs a command"), ("/", "lists commands"))
 
 
@@ -39,10 +37,7 @@ def welcome(mode: str, wall: str, keys: Sequence[tuple[str, str]], width: int) -
     paragraphs.append([(f"Mode {mode}: {_MODES[mode]}", "muted")])
     if wall == "none" and mode != "unsafe":
         paragraphs.append([("No wall holds commands here: /sandbox tells why.", "warn")])
-    paragraphs += [
-        [],
-        _tips([("@", "names a file"), ("!", "runs a command"), ("/", "lists commands"), *keys]),
-    ]
+    paragraphs += [[], _tips([*_SIGNS, *keys])]
     lines: list[Line] = []
     for runs in paragraphs:
         lines += wrap(runs, width, prefix=_INDENT) if runs else [Line()]
