@@ -70,7 +70,7 @@ async def test_yes_runs_the_call_after_all_of_it_was_shown(tmp_path: Path) -> No
         await chat.say("write b", "? Write b.txt", "  +b", "why:", "wall")
         assert not exists(chat, "b.txt")
         await chat.decide("y")
-        await chat.shows("* Write b.txt (+1 -0)", "    +b", "All done.")
+        await chat.shows("* Write b.txt (+1 -0", "    +b", "All done.")
         assert exists(chat, "b.txt")
 
 
