@@ -87,6 +87,11 @@ class Terminal:
         wait_until(lambda: after.exists() and after.read_text())
         assert after.read_text() == (self.folder / "before").read_text()
 
+    def sessions(self) -> list[list[dict[str, object]]]:
+        """Return the stored events of each session."""
+        files = sorted(self.home.glob("sessions/*/*.jsonl"))
+        return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+
     def stop(self) -> None:
         if self._socket.exists():
             subprocess.run(["tmux", "-S", str(self._socket), "kill-server"], capture_output=True, timeout=20)
@@ -174,6 +179,9 @@ def test_a_signal_closes_the_session_and_gives_the_terminal_back(
     terminal.until("word word")
     os.kill(terminal.pid, number)
     terminal.ended(128 + number)
+    (stored,) = terminal.sessions()
+    assert stored[-1]["type"] == "state"
+    assert stored[-1]["stop_reason"] == "cancelled"
 
 
 def test_what_was_said_is_there_again_after_a_kill(terminal: Terminal) -> None:
@@ -184,7 +192,9 @@ def test_what_was_said_is_there_again_after_a_kill(terminal: Terminal) -> None:
     os.kill(terminal.pid, signal.SIGKILL)
     terminal.until("EXIT=137")
     terminal.start([HELLO], "--continue")
-    terminal.until("remember me", "Hello from the model.")
+    assert terminal.until("remember me", "Hello from the model.").count("remember me") == 1
+    (stored,) = terminal.sessions()
+    assert [event["type"] for event in stored].count("user_message") == 1
 
 
 def test_ctrl_z_suspends_and_comes_back(terminal: Terminal) -> None:
@@ -199,4 +209,4 @@ def test_ctrl_z_suspends_and_comes_back(terminal: Terminal) -> None:
     os.kill(terminal.pid, signal.SIGCONT)
     terminal.until("half a prom", "send")
     terminal.type("pt")
-    terminal.until("half a prompt")
+    assert terminal.until("half a prompt").count("half a prom") == 1

@@ -63,7 +63,8 @@ def shown_of(text: str) -> str:
     return text[:-1] if text.endswith("\n") else text
 
 
-async def throw_at(count: int, seed: int) -> None:
+async def throw_at(count: int, seed: int) -> int:
+    """Show ``count`` odd blocks, look at each, and return how many there were."""
     chance = random.Random(seed)
     app = Screen()
     width, height = chance.choice([(60, 20), (80, 24), (120, 40)])
@@ -84,6 +85,7 @@ async def throw_at(count: int, seed: int) -> None:
             view.action_end()
         await pilot.press("f", "F", "g", "G", "slash", "w", "enter", "n", "N", "y", "j", "k", "enter")
         assert app.is_running
+    return len(blocks)
 
 
 def check_screen(app: Screen) -> None:
@@ -106,11 +108,11 @@ def check_block(view: Transcript, place: int, block: AnyBlock) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_odd_texts_are_shown_sanitised(seed: int) -> None:
-    await throw_at(100, seed)
+    assert await throw_at(100, seed) == 100
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", range(100, 150))
 async def test_ten_thousand_odd_texts_are_shown_sanitised(seed: int) -> None:
-    await throw_at(200, seed)
+    assert await throw_at(200, seed) == 200
