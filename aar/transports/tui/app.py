@@ -14,6 +14,7 @@ from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.events import Paste
 from textual.timer import Timer
 
 from aar.transports.tui.activity import ActivityLine
@@ -188,6 +189,11 @@ class AarApp(ScreenActions):
         """Run a command, send a prompt, or let it wait."""
         if not self.commanding.take(message.text):
             self.prompting.submit(message)
+
+    def on_paste(self, event: Paste) -> None:
+        """Take what was pasted while a list or question has the keys: into the prompt."""
+        if len(self.screen_stack) == 1:
+            self.query_one(PromptArea).take_paste(event.text)
 
     def on_prompt_area_shell_wanted(self, message: ShellWanted) -> None:
         """Run a command of the user's own."""

@@ -14,11 +14,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from textual import events
 from textual.drivers.linux_driver import LinuxDriver
 
+from aar.transports.tui.pasting import END, Pasted, PasteReader
 from aar.transports.tui.textual_private import QuietFocus
 
 if TYPE_CHECKING:
+    from textual._xterm_parser import XTermParser
     from textual.app import App
 
 _LOOK_S = 0.1
@@ -112,7 +115,7 @@ class TerminalDriver(LinuxDriver):
         from textual._parser import ParseError
         from textual._xterm_parser import XTermParser
 
-        parser = XTermParser(self._debug)
+        parser, pastes = XTermParser(self._debug), PasteReader()
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         while not self.exit_event.is_set():
             try:
@@ -120,8 +123,8 @@ class TerminalDriver(LinuxDriver):
                     data = os.read(self.fileno, _READ_BYTES)
                     if not data:
                         raise EOFError
-                    for message in parser.feed(decode(data)):
-                        self.process_message(message)
+                    for piece in pastes.feed(decode(data)):
+                        self._hand_on(parser, piece)
             except (OSError, EOFError):
                 self._lost()
                 break
@@ -129,6 +132,15 @@ class TerminalDriver(LinuxDriver):
                 self.process_message(message)
         with contextlib.suppress(EOFError, ParseError):
             list(parser.feed(""))
+
+    def _hand_on(self, parser: XTermParser, piece: str | Pasted) -> None:
+        if isinstance(piece, Pasted):
+            # The parser has seen where the paste begins; for it there was nothing in it.
+            list(parser.feed(END))
+            self.process_message(events.Paste(piece.text.replace("\0", "")))
+            return
+        for message in parser.feed(piece):
+            self.process_message(message)
 
     def _lost(self) -> None:
         app = self._app

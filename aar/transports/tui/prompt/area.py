@@ -193,8 +193,12 @@ class PromptArea(TextArea, inherit_bindings=False):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
+        self.take_paste(event.text)
+
+    def take_paste(self, text: str) -> None:
+        """Take what a terminal pasted: text, or files that were dragged in."""
         self.last_key = time.monotonic()
-        text = normal_lines(event.text)
+        text = normal_lines(text)
         paths = dropped_paths(text)
         if paths:
             self.post_message(messages.FilesDropped(text, tuple(paths)))
