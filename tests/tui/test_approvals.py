@@ -119,7 +119,8 @@ def test_nothing_of_an_argument_is_left_out_and_nothing_reaches_the_terminal(
     names = {"bash": "command", "edit_file": "new_text", "write_file": "content", "apply_patch": "patch"}
     arguments |= {"old_text": "a\nb"} if tool == "edit_file" else {}
     arguments |= {names[tool]: "".join(arguments.values())} if tool in names else {}
-    text = told(asked(tool, arguments=arguments))
+    request = asked(tool, arguments=arguments)
+    text = f"{view.headline(request)}\n{told(request)}"
     assert sanitize(text) == text
     for value in arguments.values():
         for line in value.split("\n"):
@@ -278,7 +279,7 @@ async def test_having_seen_a_short_question_is_not_having_seen_the_long_one_afte
         await pilot.pause()
         assert [answer[0] for answer in app.answers] == ["r1"]
         await show(pilot, long)
-        await pilot.press("y", "end")
+        await pilot.press("tab", "y", "end")
         await pilot.pause()
         await pilot.press("y")
         await pilot.pause()
@@ -304,7 +305,8 @@ async def test_a_long_line_is_wrapped_and_never_cut() -> None:
         assert text.endswith("END")
 
 
-async def test_each_of_several_answers_reaches_its_own_call() -> None:
+async def test_each_of_several_answers_reaches_its_own_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panel, "STILL_S", 0)
     app = Desk()
     requests = [asked(request_id=f"r{number}") for number in range(3)]
     async with app.run_test() as pilot:
@@ -323,6 +325,25 @@ async def test_each_of_several_answers_reaches_its_own_call() -> None:
         await pilot.pause()
         assert not app.panel.display
         assert app.area.has_focus
+
+
+async def test_a_key_pressed_twice_does_not_answer_the_question_that_comes_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(panel, "STILL_S", 600)
+    app = Desk()
+    first, second = asked(request_id="r1"), asked(request_id="r2")
+    async with app.run_test() as pilot:
+        await show(pilot, first, second)
+        await pilot.press("y")
+        await show(pilot, second)
+        await pilot.press("y", "n", "s", "f", "e")
+        await pilot.pause()
+        assert [answer[0] for answer in app.answers] == ["r1"]
+        assert app.panel.has_focus
+        await pilot.press("tab", "y")
+        await pilot.pause()
+        assert [answer[0] for answer in app.answers] == ["r1", "r2"]
 
 
 async def test_another_question_does_not_take_the_place_of_the_one_that_is_read() -> None:
@@ -412,8 +433,8 @@ async def test_the_keys_stand_in_two_rows_of_yes_and_no_where_one_is_too_short()
         await show(pilot, asked(scopes=ALL))
         rows = shown(app, "keys").split("\n")
         assert rows == [
-            "y once · s session · a this project · u everywhere",
-            "r rule · e edit · n no · f no, because · i prompt",
+            "y once · s session · a project · u everywhere · r rule",
+            "e edit · n no · f no, because · i prompt",
         ]
         assert "s, a, u also allow later: bash(rm -r build)" in shown(app, "why")
 
@@ -451,9 +472,54 @@ async def test_a_question_without_options_opens_the_box_and_y_does_not_answer_it
         assert app.answers == [("q1", "allow", {"feedback": "yes"})]
 
 
-async def test_the_panel_leaves_room_on_a_small_screen() -> None:
+@pytest.mark.parametrize(
+    ("request_", "key"),
+    [
+        (asked(arguments={"command": json.dumps(list(range(2000)))}), ""),
+        (asked(why={"rule": None, "reasons": ["x" * 500 + " is not plainly read-only"] * 9}), ""),
+        (asked(proposed_rule="bash(" + "rule " * 200 + ")", scopes=ALL), ""),
+        (asked("web_fetch", arguments={"url": "https://example.org/" + "a/" * 400}, scopes=ALL), ""),
+        (asked("write_file", arguments={"path": "a", "content": "line\n" * 300}, scopes=ALL), "e"),
+        (asked(proposed_rule="bash(" + "rule " * 200 + ")", scopes=ALL), "r"),
+    ],
+    ids=["command", "reasons", "rule", "address", "edit", "edit-rule"],
+)
+async def test_the_panel_leaves_room_on_a_small_screen(request_: ApprovalRequest, key: str) -> None:
     app = Desk()
     async with app.run_test(size=(60, 20)) as pilot:
-        await show(pilot, asked(arguments={"command": json.dumps(list(range(2000)))}))
-        assert app.panel.size.height <= 14
+        await show(pilot, request_)
+        await pilot.press(*([key] if key else []))
+        await pilot.pause()
+        await pilot.pause()
+        keys = app.panel.query_one("#approval-keys", Static)
+        assert app.panel.query_one(LinesView).size.height >= 1
+        assert keys.region.bottom <= app.panel.region.bottom <= app.area.region.y
         assert app.area.region.bottom <= 20
+        assert app.panel.size.height <= 15
+
+
+async def test_what_is_too_long_to_tell_beside_the_text_says_where_all_of_it_is() -> None:
+    app = Desk()
+    async with app.run_test(size=(60, 20)) as pilot:
+        many = [f"reason {number} of which there is a lot to tell here" for number in range(4)]
+        rule = "bash(" + "rule " * 200 + ")"
+        await show(pilot, asked(why={"rule": None, "reasons": many}, proposed_rule=rule, scopes=ALL))
+        rows = shown(app, "why").split("\n")
+        assert rows[0].startswith("inside the wall")
+        assert any(row.endswith("… /why") for row in rows)
+        assert rows[-1].endswith("… r shows it")
+        address = "https://example.org/" + "a/" * 40
+        await show(pilot, asked("web_fetch", request_id="r2", arguments={"url": address}))
+        await pilot.pause()
+        assert address in "".join(line.text for line in view.lines(app.panel._requests[-1]))
+
+
+@pytest.mark.parametrize("tool", ["write_file", "edit_file", "apply_patch"])
+def test_the_new_text_of_a_file_is_edited_as_it_is(tool: str) -> None:
+    name = {"write_file": "content", "edit_file": "new_text", "apply_patch": "patch"}[tool]
+    request = asked(tool, arguments={"path": "a.go", "old_text": "b", name: "\tone\n\ttwo\n"})
+    assert view.editable(request) == "\tone\n\ttwo\n"
+    assert view.edited(request, "three") == {**request.arguments, name: "three"}
+    hidden = asked(tool, arguments={"path": "a", name: "one\x1btwo"})
+    assert "\x1b" not in view.editable(hidden)
+    assert view.edited(hidden, view.editable(hidden)) == hidden.arguments

@@ -96,6 +96,12 @@ def watch_bindings(widget: Widget, changed: Callable[[], None]) -> None:
     signal.subscribe(widget, lambda _: changed())
 
 
+def watch_layout(widget: Widget, changed: Callable[[], None]) -> None:
+    """Call ``changed`` after parts of the screen of ``widget`` got other sizes."""
+    signal = cast("Signal[Any]", widget.screen.screen_layout_refresh_signal)  # pyright: ignore[reportUnknownMemberType]
+    signal.subscribe(widget, lambda _: changed())
+
+
 async def run_own_key(widget: Widget, event: events.Key) -> bool:
     """Do at once what a key is bound to in ``widget`` itself; return whether it was.
 

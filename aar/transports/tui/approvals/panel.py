@@ -7,19 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
-from textual.widgets import Static
 
-from aar.safety.sanitize import sanitize
-from aar.transports.tui.approvals import view
+from aar.transports.tui.approvals import view, words
+from aar.transports.tui.approvals.box import QuestionBox, State
 from aar.transports.tui.approvals.input import AnswerInput
 from aar.transports.tui.approvals.lines import LinesView
 from aar.transports.tui.approvals.view import Line
+from aar.transports.tui.approvals.words import Asked
 
 if TYPE_CHECKING:
     from aar.protocol.events import ApprovalRequest
@@ -27,36 +24,8 @@ if TYPE_CHECKING:
 STILL_S = 0.7
 """Seconds without typing after which a question may take keys."""
 
-_OTHER_ROWS = 15
-"""Rows that the other parts of the screen and of a question need."""
 
-Asked = Literal["", "edit", "feedback", "rule", "answer"]
-_KEPT = (("session", "s", "session"), ("project", "a", "this project"), ("user", "u", "everywhere"))
-"""Scopes in which a rule is kept, with key and words."""
-_LABELS: dict[Asked, str] = {
-    "edit": "Edit, Enter runs it so, Esc back",
-    "feedback": "What should it do instead? Enter sends, Esc back",
-    "rule": "The rule to keep. Enter takes it, Esc back",
-    "answer": "Your answer. Enter sends, Esc back",
-}
-
-
-def _s(names: Sequence[str]) -> str:
-    return "s" if len(names) == 1 else ""
-
-
-@dataclass(slots=True)
-class _State:
-    """What the user did about one question so far."""
-
-    seen: bool = False
-    rule: str = ""
-    error: str = ""
-    chosen: int = 0
-    texts: dict[str, str] = field(default_factory=dict[str, str])
-
-
-class ApprovalPanel(Vertical, can_focus=True):
+class ApprovalPanel(QuestionBox, can_focus=True):
     """Shows one of the open questions; each answer goes to its own call."""
 
     DEFAULT_CSS = """
@@ -103,21 +72,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         super().__init__()
         self.last_key: Callable[[], float] = lambda: 0.0
         self.may_take_focus: Callable[[], bool] = lambda: True
-        self._requests: list[ApprovalRequest] = []
-        self._states: dict[str, _State] = {}
-        self._place = 0
-        self._asked: Asked = ""
         self._shown_id = ""
         self._came = 0.0
         self._timer: Timer | None = None
-
-    def compose(self) -> ComposeResult:
-        """Put head, text, reasons, box and keys below each other."""
-        yield Static(id="approval-head", markup=False)
-        yield LinesView()
-        yield Static(id="approval-why", markup=False)
-        yield AnswerInput()
-        yield Static(id="approval-keys", markup=False)
+        self._waking: Timer | None = None
 
     # --- what is shown ---------------------------------------------------------------------------------
 
@@ -131,7 +89,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._requests = list(requests)
         self._states = {
             request.request_id: self._states.get(request.request_id)
-            or _State(rule=request.proposed_rule or "")
+            or State(rule=request.proposed_rule or "")
             for request in requests
         }
         places = [place for place, one in enumerate(requests) if one.request_id == shown]
@@ -142,16 +100,6 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._wait_for_stillness()
         self._show_current()
 
-    @property
-    def current(self) -> ApprovalRequest | None:
-        """The question that is shown."""
-        return self._requests[self._place] if self._requests else None
-
-    @property
-    def _state(self) -> _State:
-        request = self.current
-        return self._states[request.request_id] if request is not None else _State()
-
     def show_error(self, request_id: str, message: str) -> None:
         """Tell why an answer was not taken; the question stays open with all that was typed."""
         state = self._states.get(request_id)
@@ -159,7 +107,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             state.error = message
             self._draw()
 
-    def _show_current(self) -> None:
+    def _show_current(self, *, by_key: bool = False) -> None:
         request = self.current
         if request is None:
             self._shown_id, had = "", self.has_focus or self.query_one(AnswerInput).has_focus
@@ -172,6 +120,10 @@ class ApprovalPanel(Vertical, can_focus=True):
                 self._close_input()
                 self.focus()
             self._shown_id = request.request_id
+            self._wake_at = 0.0
+            if self.has_focus and not by_key:
+                self._wake_at = time.monotonic() + STILL_S
+                self._wake_later()
             self.query_one(LinesView).set_lines(self._lines(request))
             self._mark(self._state.chosen)
         self._fit()
@@ -185,76 +137,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         ]
         return [*lines, *offered] if view.is_question(request) else lines
 
-    def _fit(self) -> None:
-        """Leave room for the rest of the screen."""
-        height = self.screen.size.height
-        self.query_one(LinesView).styles.max_height = max(3, min(height - _OTHER_ROWS, height * 3 // 5))
-
-    def on_resize(self) -> None:
-        """Fit the new size."""
-        self._fit()
-
     def on_lines_view_scrolled(self) -> None:
         """Note what has been seen; a question is not answered before all of it was."""
         if self.current is not None and self.query_one(LinesView).seen:
             self._state.seen = True
         self._draw()
-
-    def _draw(self) -> None:
-        request = self.current
-        if request is None or not self.is_mounted:
-            return
-        place = f"  {self._place + 1} of {len(self._requests)}" if len(self._requests) > 1 else ""
-        head = Content.styled(view.headline(request), "bold $warning")
-        below = self.query_one(LinesView).below
-        more = Content.styled(f"  ↓ {below} more lines" if below else "", "bold $accent")
-        self.query_one("#approval-head", Static).update(head + Content.styled(place, "$text-muted") + more)
-        why = self.query_one("#approval-why", Static)
-        why.update(Content("\n").join(self._why(request)))
-        why.display = not view.is_question(request)
-        self.query_one("#approval-keys", Static).update(self._keys(request))
-
-    def _why(self, request: ApprovalRequest) -> list[Content]:
-        parts = [part for part in (view.wall(request), view.reasons(request)) if part]
-        style = "$error" if request.wall == "none" else "$text-muted"
-        told = [Content.styled(" · ".join(parts), style)] if parts else []
-        if len(request.scopes) > 1 and self._state.rule:
-            rule = sanitize(self._state.rule, keep_newlines=False)
-            keys = [key for scope, key, _ in _KEPT if scope in request.scopes]
-            told.append(
-                Content.styled(f"{', '.join(keys)} also allow{_s(keys)} later: {rule}", "$text-muted")
-            )
-        return told
-
-    def _keys(self, request: ApprovalRequest) -> Content:
-        error = self._state.error
-        told = Content.styled(sanitize(error, keep_newlines=False) + "\n", "$error") if error else Content("")
-        if self._asked:
-            return told + Content.styled(_LABELS[self._asked], "$text-muted")
-        if not self.has_focus:
-            return told + Content.styled("Tab to answer", "bold")
-        if view.is_question(request):
-            return told + Content.styled(self._question_keys(request), "bold")
-        if not self._state.seen and not error:
-            told += Content.styled("Space reads on; yes works at the end.\n", "$accent")
-        return told + Content.styled(self._decision_keys(request), "bold")
-
-    def _question_keys(self, request: ApprovalRequest) -> str:
-        pick = "1-9 or Enter picks · " if view.options(request) else ""
-        return f"{pick}t type an answer · n no answer{self._next_key()} · i prompt"
-
-    def _decision_keys(self, request: ApprovalRequest) -> str:
-        """Return the keys, yes before no; in two rows where one is too short."""
-        yes = ["y once", *(f"{key} {words}" for scope, key, words in _KEPT if scope in request.scopes)]
-        change = ["r rule"] if len(request.scopes) > 1 else []
-        no = " · ".join([*change, "e edit", "n no", "f no, because"]) + f"{self._next_key()} · i prompt"
-        line = " · ".join([*yes, no])
-        # Without room around it the panel was not laid out yet.
-        width = self.content_size.width or len(line)
-        return line if len(line) <= width else " · ".join(yes) + "\n" + no
-
-    def _next_key(self) -> str:
-        return " · Tab next" if len(self._requests) > 1 else ""
 
     # --- who has the keys ------------------------------------------------------------------------------
 
@@ -268,12 +155,27 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif self.display and self.may_take_focus():
             self.focus()
 
+    def _too_soon(self) -> bool:
+        """Tell whether a key was meant for the question before, whose place this one took just now."""
+        asleep = self._asleep
+        if asleep:
+            self._wake_at = time.monotonic() + STILL_S
+            self._wake_later()
+        return asleep
+
+    def _wake_later(self) -> None:
+        if self._waking is not None:
+            self._waking.stop()
+        self._waking = self.set_timer(max(0.0, self._wake_at - time.monotonic()) + 0.01, self._draw)
+
     def watch_has_focus(self, value: bool) -> None:
         """Tell the keys, or how to come to them."""
         super().watch_has_focus(value)
         if value and self._timer is not None:
             # Who has been here and left comes back by a key of their own.
             self._timer.stop()
+        if value:
+            self._wake_at = 0.0
         if value and self._wants_text():
             self.call_later(self.action_write, "answer")
         self._draw()
@@ -294,9 +196,12 @@ class ApprovalPanel(Vertical, can_focus=True):
         Tab goes to a question that has not taken the keys yet. Whoever presses it a moment after the question
         took them means the same.
         """
+        self._wake_at = 0.0
         if len(self._requests) > 1:
             self._place = (self._place + 1) % len(self._requests)
-            self._show_current()
+            self._show_current(by_key=True)
+        else:
+            self._draw()
 
     def action_leave(self) -> None:
         """Go back to the prompt; the question stays open."""
@@ -307,13 +212,12 @@ class ApprovalPanel(Vertical, can_focus=True):
     def action_allow(self, scope: str) -> None:
         """Allow the call, once or with a rule that is kept."""
         request = self.current
-        if request is None or view.is_question(request):
+        if request is None or view.is_question(request) or self._too_soon():
             return
         if scope == "project" and "project" not in request.scopes and "user" in request.scopes:
             scope = "user"
         if scope not in request.scopes:
-            known = {"once": "y once", **{name: f"{key} {words}" for name, key, words in _KEPT}}
-            offered = " or ".join(known.get(name, name) for name in request.scopes)
+            offered = words.offered(request.scopes)
             self._refuse_key(f"Nothing wider can be allowed for this call: {offered}.")
         elif not self._state.seen:
             self._refuse_key("Read to the end first: Space or End.")
@@ -323,7 +227,8 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def action_refuse(self) -> None:
         """Say no."""
-        self._answer("reject", {})
+        if not self._too_soon():
+            self._answer("reject", {})
 
     def _refuse_key(self, message: str) -> None:
         self._state.error = message
@@ -363,7 +268,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def action_pick(self) -> None:
         """Answer a question with the marked option; without options type an answer."""
         request = self.current
-        if request is None or not view.is_question(request):
+        if request is None or not view.is_question(request) or self._too_soon():
             return
         if view.options(request):
             self._answer("allow", {"feedback": view.options(request)[self._state.chosen]})
@@ -382,7 +287,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def action_write(self, what: Asked) -> None:
         """Open the text box for edited arguments, a rule, feedback or an answer."""
         request = self.current
-        if request is None or (what == "answer") != view.is_question(request):
+        if request is None or (what == "answer") != view.is_question(request) or self._too_soon():
             return
         if what == "rule" and len(request.scopes) < 2:
             self._refuse_key("No rule can be kept for this call.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -35,9 +35,16 @@ _USUAL: Mapping[str, Mapping[str, object]] = {
     "bash": {"background": False},
     "edit_file": {"replace_all": False},
     "write_file": {"allow_shrink": False},
+    "web_fetch": {"start": 0},
 }
 """Arguments of tools that say nothing while they have these values."""
+_TEXTS = {"bash": "command", "write_file": "content", "edit_file": "new_text", "apply_patch": "patch"}
+"""The argument of a tool that a user edits as text."""
 _TAB = 4
+_MOST_HEAD = 60
+"""Characters of a path or address that stand in the headline; more of them are read on as an argument."""
+_MOST_REASON = 100
+"""Characters that are told of a reason: it may quote a whole command, which stands above it."""
 _MOST_REASONS = 3
 """Reasons that are told; a loop of shell has a dozen that say the same. ``/why`` has all of them."""
 
@@ -67,8 +74,9 @@ def headline(request: ApprovalRequest) -> str:
 
 
 def _target(arguments: Mapping[str, Any]) -> str | None:
-    """Return the name of the argument that stands in the headline."""
-    return next((key for key in _PATHS if isinstance(arguments.get(key), str)), None)
+    """Return the name of the argument that stands in the headline; a long one stands with the others."""
+    found = next((key for key in _PATHS if isinstance(arguments.get(key), str)), None)
+    return None if found is None or len(arguments[found]) > _MOST_HEAD else found
 
 
 def reasons(request: ApprovalRequest) -> str:
@@ -82,7 +90,12 @@ def reasons(request: ApprovalRequest) -> str:
     parts += [reason for reason in listed if not parts or not reason.startswith("rule ")]
     if len(parts) > _MOST_REASONS + 1:
         parts = [*parts[:_MOST_REASONS], f"and {len(parts) - _MOST_REASONS} reasons more"]
-    return sanitize("; ".join(parts), keep_newlines=False)
+    return sanitize("; ".join(map(_short, parts)), keep_newlines=False)
+
+
+def _short(reason: str) -> str:
+    half = _MOST_REASON // 2
+    return reason if len(reason) <= _MOST_REASON else f"{reason[:half]} … {reason[-half:]}"
 
 
 def wall(request: ApprovalRequest) -> str:
@@ -200,13 +213,13 @@ def _split(text: str) -> list[str]:
 
 
 def editable(request: ApprovalRequest) -> str:
-    """Return the arguments as text to edit: the command itself for ``bash``, else JSON.
+    """Return what can be edited: a command, the new text of a file or a patch as it is, else JSON.
 
     What a text box could not show as it is stands there as an escape of JSON.
     """
-    command = _only_command(request)
-    if command is not None:
-        return command
+    name = _text_argument(request)
+    if name is not None:
+        return request.arguments[name]
     text = json.dumps(dict(request.arguments), ensure_ascii=False, indent=2)
     if sanitize(text) != text:
         text = json.dumps(dict(request.arguments), ensure_ascii=True, indent=2).replace("\x7f", "\\u007f")
@@ -219,10 +232,11 @@ def edited(request: ApprovalRequest, text: str) -> dict[str, Any]:
     Raises:
         ValueError: It is not a JSON object; the message says where.
     """
-    if _only_command(request) is not None:
-        if not text.strip():
+    name = _text_argument(request)
+    if name is not None:
+        if name == "command" and not text.strip():
             raise ValueError("The command is empty.")
-        return {**request.arguments, "command": text}
+        return {**request.arguments, name: text}
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -232,13 +246,10 @@ def edited(request: ApprovalRequest, text: str) -> dict[str, Any]:
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
-def _only_command(request: ApprovalRequest) -> str | None:
-    command = request.arguments.get("command")
-    if request.tool_name != "bash" or not isinstance(command, str) or sanitize(command) != command:
+def _text_argument(request: ApprovalRequest) -> str | None:
+    """Return the argument that is a text to edit as it is; ``None``: a text box would not show it so."""
+    name = _TEXTS.get(request.tool_name, "")
+    text = request.arguments.get(name)
+    if not isinstance(text, str) or sanitize(text) != text or "\r" in text:
         return None
-    return None if "\t" in command or "\r" in command else command
-
-
-def saved_scopes(request: ApprovalRequest) -> Sequence[str]:
-    """Return the scopes in which a rule can be kept in a file."""
-    return [scope for scope in ("project", "user") if scope in request.scopes]
+    return None if name == "command" and "\t" in text else name
