@@ -254,6 +254,7 @@ async def test_a_private_command_is_shown_and_not_stored(project: Path) -> None:
         await until(pilot, lambda: any(isinstance(one, ToolBlock) and not one.live for one in blocks))
         (block,) = [one for one in blocks if isinstance(one, ToolBlock)]
         assert block.output == "secret\n"
+        await until(pilot, lambda: "\n    secret\n" in screen_text(app))
         assert stored(pilot, ContextEvent) == []
 
 

@@ -110,6 +110,7 @@ class ToolBlock(Block):
         output_ref: For the whole output, where it was cut.
         images: Number of images in the result.
         feedback: What the user said when they did not allow it.
+        typed: Whether it is a command that the user typed.
     """
 
     call_id: str = ""
@@ -128,6 +129,7 @@ class ToolBlock(Block):
     output_ref: str | None = None
     images: int = 0
     feedback: str | None = None
+    typed: bool = False
     _draft: list[str] = field(default_factory=list[str])
     _tail: deque[str] = field(default_factory=deque[str])
     _tail_chars: int = 0

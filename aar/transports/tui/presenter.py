@@ -238,7 +238,7 @@ class Presenter:
     def begin_shell(self, command: str) -> ToolBlock:
         """Show that the user's own command runs; `ToolBlock.add_progress` and `end_shell` go on with it."""
         block = ToolBlock(self._view.key(), live=True, name="bash", arguments={"command": command})
-        block.status = "running"
+        block.status, block.typed = "running", True
         self._view.append(block)
         return block
 

@@ -18,7 +18,7 @@ from textual import events
 from textual.drivers.linux_driver import LinuxDriver
 
 from aar.transports.tui.pasting import END, Pasted, PasteReader
-from aar.transports.tui.textual_private import QuietFocus
+from aar.transports.tui.textual_private import QuietFocus, no_letter
 
 if TYPE_CHECKING:
     from textual._xterm_parser import XTermParser
@@ -129,7 +129,7 @@ class TerminalDriver(LinuxDriver):
                 self._lost()
                 break
             for message in parser.tick():
-                self.process_message(message)
+                self.process_message(no_letter(message))
         with contextlib.suppress(EOFError, ParseError):
             list(parser.feed(""))
 
@@ -140,7 +140,7 @@ class TerminalDriver(LinuxDriver):
             self.process_message(events.Paste(piece.text.replace("\0", "")))
             return
         for message in parser.feed(piece):
-            self.process_message(message)
+            self.process_message(no_letter(message))
 
     def _lost(self) -> None:
         app = self._app

@@ -82,7 +82,17 @@ def feed_typed(app: App[Any], data: bytes) -> None:
     parser = XTermParser()
     messages = [*parser.feed(text), *parser.feed("")]
     for message in messages:
-        _hand_on(app, message)
+        _hand_on(app, no_letter(message))
+
+
+def no_letter(message: Message) -> Message:
+    """Return ``message``, where it is a letter with Alt as a key that writes no letter.
+
+    Terminals without Kitty's protocol send Esc and the letter, and Textual would write it into a text box.
+    """
+    if isinstance(message, events.Key) and message.key.startswith("alt+"):
+        message.character = None
+    return message
 
 
 def _hand_on(app: App[Any], message: Message) -> None:

@@ -44,6 +44,8 @@ def usual_fold(block: AnyBlock) -> Fold:
 def _usual_of_tool(block: ToolBlock) -> Fold:
     if block.status in _RUNNING:
         return "peek" if block.status == "running" else "folded"
+    if block.typed:
+        return "full"
     if block.status == "failed" or block.exit_code or (block.diff and block.name in _EDITS):
         return "peek"
     return "folded"

@@ -1,4 +1,4 @@
-"""What a terminal sends as pasted: text, whatever is in it and however it is cut."""
+"""What a terminal sends: pastes, whatever is in them and however they are cut, and keys with Alt."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from textual.events import Event, Key, Paste
 
 from aar.transports.tui.pasting import BEGIN, END, Pasted, PasteReader
 from aar.transports.tui.textual_driver import TerminalDriver
+from aar.transports.tui.textual_private import no_letter
 
 HOSTILE = "one\rtwo\x1b[31m red\x07 \x1b\r \x1by\x1b[200~ and so on, more than a sequence is long\r\n"
 
@@ -53,4 +54,13 @@ def test_nothing_in_a_paste_is_a_key_and_what_is_typed_behind_it_is() -> None:
         "a",
         HOSTILE,
         "enter",
+    ]
+
+
+def test_a_letter_with_alt_is_a_key_and_writes_nothing() -> None:
+    parser = XTermParser()
+    heard = [no_letter(one) for one in (*parser.feed("\x1bqq"), *parser.feed(""))]
+    assert [(one.key, one.character) for one in heard if isinstance(one, Key)] == [
+        ("alt+q", None),
+        ("q", "q"),
     ]
