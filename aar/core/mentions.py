@@ -13,7 +13,9 @@ from aar.protocol.late import late_pattern
 from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
 from aar.protocol.ports import FileAccess
 
-_MENTION = late_pattern(r"(?<![\w@/.])@(?P<path>[^\s@,;:!?'\"()<>]+)(?::(?P<first>\d+)-(?P<last>\d+))?")
+_MENTION = late_pattern(
+    r"(?<![\w@/.])@(?:\"(?P<quoted>[^\"\n]+)\"|(?P<path>[^\s@,;:!?'\"()<>]+))(?::(?P<first>\d+)-(?P<last>\d+))?"
+)
 _MAX_CHARS = 200_000
 _MAX_NAMES = 500
 """Names of a folder that are attached."""
@@ -33,7 +35,8 @@ def expand_mentions(
     Reads files: for a thread.
 
     An ``@word`` that is no file stays what it is: e-mail addresses, decorators and names are not touched.
-    ``@path:10-20`` takes those lines, ``@folder/`` the names of what is in it. Each problem is a sentence
+    ``@path:10-20`` takes those lines, ``@folder/`` the names of what is in it, ``@"a path"`` a name with
+    spaces. Each problem is a sentence
     about a file that exists but was not attached, or not whole.
     """
     problems: list[str] = []
@@ -54,7 +57,7 @@ def _resource(
     max_bytes: int,
     notice: Callable[[str], None],
 ) -> ResourceBlock | None:
-    path = match["path"].rstrip(".")
+    path = match["quoted"] or match["path"].rstrip(".")
     try:
         if not path or not files.exists(path):
             return None

@@ -282,6 +282,16 @@ class MCPBridge:
         texts, images = contents([{"type": "resource", "resource": item} for item in items])
         return ToolOutcome(output="\n".join(texts)[:_MAX_RESOURCE] or "It is empty.", images=images)
 
+    def resources(self) -> list[str]:
+        """Return what ``@`` can name now, as ``server:uri``."""
+        named = (
+            f"{name}:{item.get('uri')}"
+            for name, link in self.links.items()
+            for item in link.resources
+            if item.get("uri")
+        )
+        return [text for text in named if _MENTION.fullmatch(f"@{text}")]
+
     async def expand_mentions(
         self, content: Sequence[ContentBlock]
     ) -> tuple[tuple[ContentBlock, ...], list[str]]:

@@ -188,6 +188,10 @@ class ServerTools:
         if self.bridge is not None:
             self.bridge.start()
 
+    def resources(self) -> list[str]:
+        """Return the resources of the servers that are up, as ``server:uri``."""
+        return self.bridge.resources() if self.bridge is not None else []
+
     async def login(self, name: str, session: Session) -> str | None:
         """Begin to sign in to a server; it is started anew when the user did, and ``session`` is told.
 

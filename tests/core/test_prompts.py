@@ -122,6 +122,7 @@ def project(tmp_path: Path) -> Path:
     (root / "src").mkdir(parents=True)
     (root / "src" / "a.py").write_text("one\ntwo\nthree\n")
     (root / "README.md").write_text("read me\n")
+    (root / "read me.md").write_text("one\ntwo\n")
     (root / ".env").write_text("KEY=secret\n")
     (root / "image.png").write_bytes(b"\x89PNG\0\0")
     return root
@@ -135,6 +136,8 @@ def project(tmp_path: Path) -> Path:
         ("(see @README.md)", ["README.md"]),
         ("@README.md @README.md", ["README.md"]),
         ("lines @src/a.py:2-3", ["src/a.py:2-3"]),
+        ('see @"read me.md" and @"read me.md":2-2', ["read me.md", "read me.md:2-2"]),
+        ('say @"not there.md", @"" and me@"read me.md"', []),
         ("mail me@README.md", []),
         ("mail to someone@example.com", []),
         ("a @property and @types/node", []),

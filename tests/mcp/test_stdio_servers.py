@@ -49,6 +49,7 @@ async def test_a_server_gives_its_tools_resources_prompts_and_results(tmp_path: 
             [TextBlock(text="Read @bench:note://greeting")]
         )
         assert problems == []
+        assert world.bridge.resources() == ["bench:note://greeting"]
         assert isinstance(content[0], ResourceBlock)
         assert "Hello from the server" in content[0].text
         assert [name for name, _ in world.bridge.prompts()] == ["bench"]

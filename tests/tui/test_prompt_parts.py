@@ -96,6 +96,8 @@ def test_short_and_harmless_pastes_stand_as_they_are() -> None:
         ("@@x", None),
         ("done @a.py ", None),
         ("@a.py:10-2", None),
+        ('@"my docs/a', "my docs/a"),
+        ('@"my docs/a" ', None),
     ],
 )
 def test_a_mention_is_completed_only_where_it_is_one(before: str, query: str | None) -> None:
@@ -133,8 +135,20 @@ def test_files_and_folders_are_found_by_their_letters_best_first() -> None:
     assert [item.insert for item in files.search("sdeap")] == ["src/deep/er/app.py "]
 
 
-def test_a_path_that_no_mention_can_name_is_not_offered() -> None:
-    assert [item.label for item in _files("a b.py", "ab.py", 'q"x.py').search("")] == ["ab.py"]
+def test_a_path_with_spaces_is_put_in_quotes_and_one_with_quotes_is_not_offered() -> None:
+    files = _files("a b.py", "ab.py", 'q"x.py', "my docs/read me.md")
+    assert [item.insert for item in files.search("")] == ['"my docs/', '"a b.py" ', "ab.py "]
+    request = find_request('see @"my docs/re')
+    assert request is not None
+    assert (request.query, request.start) == ("my docs/re", 5)
+    assert [item.insert for item in files.search(request.query)] == ['"my docs/read me.md" ']
+
+
+def test_resources_of_servers_are_found_beside_the_files() -> None:
+    files = FileList()
+    files.set(["note.md"], ["docs:note://greeting"])
+    assert [item.insert for item in files.search("note")] == ["note.md ", "docs:note://greeting "]
+    assert [item.label for item in files.search("")] == ["note.md", "docs:note://greeting"]
 
 
 @given(st.lists(st.text(alphabet="abc/._", min_size=1, max_size=8), max_size=20), st.text("abc", max_size=4))

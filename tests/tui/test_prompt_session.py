@@ -196,6 +196,28 @@ async def test_ctrl_d_asks_before_it_leaves_a_run(project: Path) -> None:
         await until(pilot, lambda: pilot.app.return_code is not None)
 
 
+async def test_ctrl_c_in_an_empty_prompt_ends_the_run_and_twice_leaves(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with screen(project, SLOW) as pilot:
+        await begin_slow_run(pilot)
+        monkeypatch.setattr(controller, "QUIT_S", 0)
+        await pilot.press("ctrl+c", "ctrl+c")
+        await until(pilot, lambda: not conversation(pilot).running)
+        assert pilot.app.return_code is None
+        monkeypatch.setattr(controller, "QUIT_S", 60)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: pilot.app.return_code is not None)
+
+
+async def test_what_is_pasted_while_a_list_has_the_keys_goes_into_the_prompt(project: Path) -> None:
+    async with screen(project) as pilot:
+        await pilot.press("f9")
+        assert not area(pilot).has_focus
+        pilot.app.post_message(events.Paste("pasted text"))
+        await until(pilot, lambda: area(pilot).text == "pasted text")
+
+
 async def test_an_image_is_sent_beside_the_text(project: Path) -> None:
     file = project / "shot.png"
     file.write_bytes(PNG)
@@ -329,12 +351,18 @@ async def test_what_was_typed_is_there_again_after_the_screen_ended(project: Pat
         assert area(pilot).text == ""
 
 
-async def test_what_was_queued_is_not_lost_when_the_screen_ends(project: Path) -> None:
+async def test_what_was_queued_is_not_lost_when_the_screen_ends_or_is_killed(
+    project: Path, clean_environment: Path
+) -> None:
     async with screen(project, SLOW) as pilot:
         await begin_slow_run(pilot)
         await pilot.press(*"steer", "enter", *"later", "ctrl+s", *"draft")
         await pilot.pause()
         assert [text for text, _ in said(pilot)] == ["go"]
+        drafts = clean_environment / "aar/drafts"
+        await until(
+            pilot, lambda: any("later\\n\\ndraft" in one.read_text() for one in drafts.glob("*/*.json"))
+        )
     async with screen(project) as pilot:
         await until(pilot, lambda: area(pilot).text == "steer\n\nlater\n\ndraft")
         assert said(pilot) == [], "nothing is sent unasked"

@@ -44,7 +44,9 @@ class LineCompleter(Completer):
             return
         if request.kind == "file":
             for found in self.files.search(request.query):
-                yield Completion(found.insert, -len(request.query), display=found.label or found.insert)
+                yield Completion(
+                    found.insert, request.start - len(before), display=found.label or found.insert
+                )
             return
         for line in self.commands(before):
             yield Completion(line, -len(before))

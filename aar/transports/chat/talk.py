@@ -127,7 +127,8 @@ class Talk:
 
     async def _list_files(self) -> None:
         with suppress(OSError, AarError):
-            self._reader.completer.files.set(await self.conversation.runtime.survey())
+            runtime = self.conversation.runtime
+            self._reader.completer.files.set(await runtime.survey(), runtime.servers.resources())
 
     async def _handle(self, line: str) -> None:
         text = line.strip()

@@ -267,6 +267,15 @@ class AarApp(ScreenActions):
         """Leave, after asking if something runs."""
         self.prompting.quit()
 
+    def on_prompt_area_stop_wanted(self) -> None:
+        """End what runs; a second time within a moment leave."""
+        self.prompting.stop_or_quit()
+
+    def action_help_quit(self) -> None:
+        """Do what Ctrl+C does in an empty prompt, where nothing else has that key."""
+        if len(self.screen_stack) == 1:
+            self.prompting.stop_or_quit()
+
     def on_prompt_area_cancel_wanted(self) -> None:
         """End the run and clear the queue, after asking."""
         self.prompting.cancel_all()

@@ -62,7 +62,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         Binding("ctrl+o", "expand", "unfold paste", id="prompt.expand", show=False, tooltip="Show the text of a [pasted] label."),
         Binding("ctrl+v", "clipboard", "paste", id="prompt.paste", show=False, tooltip="Paste an image or text from the clipboard."),
         Binding("alt+q,ctrl+up", "focus_queue", "queue", id="prompt.edit_queue", show=False, tooltip="Go to the queue, to edit, move or remove prompts."),
-        Binding("ctrl+c,super+c", "copy_or_clear", "clear", id="prompt.clear", show=False, tooltip="Copy what is selected, else clear the prompt, else say how to quit."),
+        Binding("ctrl+c,super+c", "copy_or_clear", "clear", id="prompt.clear", show=False, tooltip="Copy what is selected, else clear the prompt, else end the run; twice leaves aar."),
         Binding("ctrl+d", "delete_or_quit", "quit", id="prompt.quit", show=False, tooltip="Delete to the right; in an empty prompt leave aar."),
         Binding("ctrl+x", "cancel_all", "cancel all", id="prompt.cancel", show=False, tooltip="End the run and clear the queue, after asking."),
         Binding("tab", "complete", "complete", id="prompt.complete", show=False, tooltip="Take the suggestion that is marked."),
@@ -120,9 +120,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         """``INSERT``, ``NORMAL``, or nothing without vim keys."""
         return self._vim.mode if self._vim is not None else ""
 
-    def set_files(self, files: Sequence[str]) -> None:
-        """Take the project's files for completion after ``@``."""
-        self._files.set(files)
+    def set_files(self, files: Sequence[str], resources: Sequence[str] = ()) -> None:
+        """Take the project's files, and resources of servers, for completion after ``@``."""
+        self._files.set(files, resources)
         self._files_at = time.monotonic()
         self._suggest()
 
@@ -417,8 +417,9 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.post_message(messages.AnswerWanted())
             return
         row, column = self.cursor_location
-        start = 0 if self._request.kind != "file" else column - len(self._request.query)
-        self.replace(chosen.insert, (row, start), (row, column), maintain_selection_offset=False)
+        self.replace(
+            chosen.insert, (row, self._request.start), (row, column), maintain_selection_offset=False
+        )
         if not chosen.insert.endswith("/"):
             self._close_popup()
 
@@ -462,7 +463,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.post_message(messages.QueueFocusWanted())
 
     def action_copy_or_clear(self) -> None:
-        """Copy what is selected, else clear the text, else say how to quit."""
+        """Copy what is selected, else clear the text, else stop what runs, or leave."""
         selected = self.selected_text or self.selected_elsewhere() or self.screen.get_selected_text()
         if selected:
             self.post_message(messages.CopyWanted(selected))
@@ -471,7 +472,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.reset()
             self.post_message(messages.HintWanted("Cleared; Ctrl+_ brings it back."))
         else:
-            self.post_message(messages.HintWanted("Ctrl+D quits; Esc interrupts a run."))
+            self.post_message(messages.StopWanted())
 
     def action_delete_or_quit(self) -> None:
         """Delete to the right; on an empty prompt quit."""

@@ -10,10 +10,11 @@ from typing import Literal
 MAX_SHOWN = 50
 """Suggestions that are ranked and offered at once."""
 _MOST_SCORED = 3000
-_MENTION = re.compile(r"(?<![\w@/.])@(?P<path>[^\s@,;:!?'\"()<>]*)$")
+_MENTION = re.compile(r"(?<![\w@/.])@(?P<path>\"[^\"\n]*|[^\s@,;:!?'\"()<>]*)$")
 _COMMAND = re.compile(r"\A/(?P<name>[^\s/]*)\Z")
 _ARGUMENT = re.compile(r"\A/\S+[ ]+.*\Z")
-_MENTIONABLE = re.compile(r"[^\s@,;:!?'\"()<>]+\Z")
+_PLAIN = re.compile(r"[^\s@,;:!?'\"()<>]+\Z")
+_MENTIONABLE = re.compile(r"[^\"\x00-\x1f\x7f]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,12 @@ def find_request(before: str, after: str = "") -> Request | None:
     match = _MENTION.search(line)
     if match is None or (after and not after[0].isspace()):
         return None
-    return Request("file", match["path"], len(before) - len(match["path"]))
+    return Request("file", match["path"].lstrip('"'), len(before) - len(match["path"]))
+
+
+def mention(path: str) -> str:
+    """Return ``path`` as it stands behind ``@``: in quotes where it has spaces or marks of a sentence."""
+    return path if _PLAIN.match(path) else f'"{path}"'
 
 
 @dataclass(slots=True)
@@ -71,33 +77,37 @@ class FileList:
     """
 
     _paths: list[str] = field(default_factory=list[str])
+    _resources: frozenset[str] = frozenset()
     _query: str = ""
     _found: list[str] = field(default_factory=list[str])
 
     def __len__(self) -> int:
         return len(self._paths)
 
-    def set(self, files: Iterable[str]) -> None:
-        """Take the files of the project, relative, with ``/``."""
+    def set(self, files: Iterable[str], resources: Iterable[str] = ()) -> None:
+        """Take the files of the project, relative, with ``/``, and resources of servers as ``server:uri``."""
         listed = [path for path in files if _MENTIONABLE.match(path)]
-        self._paths = [*_folders(listed), *listed]
+        self._resources = frozenset(resources)
+        self._paths = [*_folders(listed), *listed, *sorted(self._resources)]
         self._query, self._found = "", self._paths
 
     def search(self, query: str) -> list[Suggestion]:
         """Return the paths that hold the letters of ``query`` in order, best first."""
         wanted = query.casefold()
         if not wanted:
-            top = [path for path in self._paths if "/" not in path.rstrip("/")]
-            return [_file(path) for path in top[:MAX_SHOWN]]
+            top = [path for path in self._paths if "/" not in path.rstrip("/") or path in self._resources]
+            return [self._file(path) for path in top[:MAX_SHOWN]]
         pool = self._found if self._query and wanted.startswith(self._query) else self._paths
         holds = re.compile(".*?".join(map(re.escape, wanted)), re.DOTALL).search
         self._query, self._found = wanted, [path for path in pool if holds(path.casefold())]
         scored = sorted(self._found[:_MOST_SCORED], key=lambda path: _score(wanted, path))
-        return [_file(path) for path in scored[:MAX_SHOWN]]
+        return [self._file(path) for path in scored[:MAX_SHOWN]]
 
-
-def _file(path: str) -> Suggestion:
-    return Suggestion(path if path.endswith("/") else f"{path} ", path)
+    def _file(self, path: str) -> Suggestion:
+        if path in self._resources:
+            return Suggestion(f"{path} ", path)
+        # A folder goes on: its quote stays open.
+        return Suggestion(mention(path).rstrip('"') if path.endswith("/") else f"{mention(path)} ", path)
 
 
 def _folders(files: Iterable[str]) -> list[str]:

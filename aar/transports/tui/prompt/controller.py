@@ -16,6 +16,7 @@ from textual.app import ComposeResult
 
 from aar.transports.tui.prompt.area import PromptArea
 from aar.transports.tui.prompt.chips import Chips, PastedImage
+from aar.transports.tui.prompt.completion import mention
 from aar.transports.tui.prompt.hint import HintLine
 from aar.transports.tui.prompt.images import read_image
 from aar.transports.tui.prompt.keeping import Keeper
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 REWIND_S = 0.6
 """Seconds within which a second Esc offers to go back."""
+QUIT_S = 2.0
+"""Seconds within which a second Ctrl+C leaves."""
 _SETTLED_S = 0.05
 _STARTING = "One moment, aar is still starting."
 
@@ -62,7 +65,8 @@ class PromptController:
         self._waiting: list[Submitted] = []
         self._keeper = Keeper(app, self._draft, self.hint.tell)
         self._shell = ShellRunner(self.hint.tell)
-        self._escaped_at = float("-inf")
+        self._escaped_at = self._stopped_at = float("-inf")
+        self._queued: tuple[list[str], list[str]] = ([], [])
         self._closed = False
 
     # --- parts -----------------------------------------------------------------------------------------
@@ -110,7 +114,7 @@ class PromptController:
         """Keep what was typed and not heard, queued prompts as well; the screen ends."""
         self._closed = True
         self._shell.cancel()
-        self._keeper.close(self._draft(queue=True))
+        self._keeper.close(self._draft())
 
     # --- sending ---------------------------------------------------------------------------------------
 
@@ -167,8 +171,11 @@ class PromptController:
         from aar.transports.tui.prompt.content import text_of
 
         queue = conversation.agent.queue
-        steering, prompts = map(text_of, queue.steering), map(text_of, queue.prompts)
-        self.panels.queue.show(list(steering), list(prompts), running=conversation.running)
+        queued = ([*map(text_of, queue.steering)], [*map(text_of, queue.prompts)])
+        if queued != self._queued:
+            self._queued = queued
+            self.draft_changed()
+        self.panels.queue.show(*queued, running=conversation.running)
 
     def change_queue(self, message: QueuePanel.Changed) -> None:
         """Edit, remove or move a waiting prompt."""
@@ -227,13 +234,30 @@ class PromptController:
         if self.conversation is not None and self.conversation.stop_voice():
             self._escaped_at = float("-inf")
             return False
+        self._interrupt()
+        if second:
+            self._escaped_at = float("-inf")
+        return second
+
+    @property
+    def _working(self) -> bool:
+        return self._shell.running or (self.conversation is not None and self.conversation.running)
+
+    def _interrupt(self) -> None:
         if self._shell.running:
             self._shell.cancel()
         elif self.conversation is not None and self.conversation.running:
             self.conversation.interrupt()
+
+    def stop_or_quit(self) -> None:
+        """Interrupt what runs; a second time within a moment leave."""
+        now = time.monotonic()
+        second, self._stopped_at = now - self._stopped_at <= QUIT_S, now
         if second:
-            self._escaped_at = float("-inf")
-        return second
+            self.quit()
+        else:
+            self._interrupt()
+            self.hint.tell("Ctrl+C again quits.")
 
     def send_back(self) -> None:
         """Let the commands of the agent go on in the background."""
@@ -259,8 +283,7 @@ class PromptController:
 
     def quit(self) -> None:
         """Leave; ask first when something runs."""
-        conversation = self.conversation
-        if self._shell.running or (conversation is not None and conversation.running):
+        if self._working:
             self.hint.ask("quit", "Something still runs. Quit all the same?")
         else:
             self._app.exit(0)
@@ -311,11 +334,11 @@ class PromptController:
         """Write the draft soon, at most once a second."""
         self._keeper.draft_changed()
 
-    def _draft(self, *, queue: bool = False) -> dict[str, Any]:
-        """Return the draft; with ``queue`` what waits stands before it."""
+    def _draft(self) -> dict[str, Any]:
+        """Return the draft; what waits stands before it."""
         text, chips = self.area.text, self.area.chips.used(self.area.text)
         conversation = self.conversation
-        if queue and conversation is not None:
+        if conversation is not None:
             from aar.transports.tui.prompt.content import chips_of, text_of
 
             waiting = (*conversation.agent.queue.steering, *conversation.agent.queue.prompts)
@@ -332,7 +355,8 @@ class PromptController:
             self._app.run_worker(self._list_files(self.conversation), exit_on_error=False)
 
     async def _list_files(self, conversation: Conversation) -> None:
-        self.area.set_files(await conversation.runtime.survey())
+        runtime = conversation.runtime
+        self.area.set_files(await runtime.survey(), runtime.servers.resources())
 
     def drop(self, message: FilesDropped) -> None:
         """Take images that were dragged in as chips, files of the project as mentions."""
@@ -359,7 +383,7 @@ class PromptController:
         paths = [path.resolve() for path in message.paths]
         if not all(path.is_relative_to(root) for path in paths):
             return ""
-        return " ".join(f"@{path.relative_to(root).as_posix()}" for path in paths) + " "
+        return " ".join(f"@{mention(path.relative_to(root).as_posix())}" for path in paths) + " "
 
     def open_editor(self, text: str) -> None:
         """Edit the prompt in the user's editor."""

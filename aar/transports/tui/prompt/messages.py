@@ -92,6 +92,10 @@ class QuitWanted(Message, namespace="prompt_area"):
     """Ctrl+D on an empty prompt."""
 
 
+class StopWanted(Message, namespace="prompt_area"):
+    """Ctrl+C where there is nothing to copy or to clear."""
+
+
 class CancelWanted(Message, namespace="prompt_area"):
     """Ctrl+X: the run and the queue are to be dropped."""
 
