@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual import events
 from textual.app import App, ComposeResult
 from textual.widgets import Static
 
@@ -414,6 +415,17 @@ async def test_i_goes_back_to_the_prompt_and_the_question_stays() -> None:
             await pilot.pause()
             assert app.area.has_focus
             assert app.panel.display
+        assert app.answers == []
+
+
+async def test_what_is_typed_behind_i_is_text_for_the_prompt_and_no_answer() -> None:
+    app = Desk()
+    app.panel.go_back = lambda: app.screen.set_focus(app.area)
+    async with app.run_test() as pilot:
+        await show(pilot, asked())
+        for letter in "iyes":
+            app.post_message(events.Key(letter, letter))
+        await until(pilot, lambda: app.area.text == "yes")
         assert app.answers == []
 
 

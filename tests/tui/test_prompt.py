@@ -358,6 +358,8 @@ async def test_the_cursor_of_the_terminal_stands_at_the_caret_also_behind_wide_c
         ("one.two", "escape 0 d e", ".two"),
         ("one two", "escape 0 C z", "z"),
         ("a\nb\nc", "escape k d G", "a"),
+        ("one two", "alt+d d", ""),
+        ("one two", "alt+shift+i X", "Xone two"),
     ],
 )
 async def test_vim_keys(start: str, keys: str, text: str) -> None:

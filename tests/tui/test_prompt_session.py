@@ -425,6 +425,22 @@ async def test_an_editor_that_the_screen_cannot_make_room_for_is_told(
         assert area(pilot).text == "text"
 
 
+async def test_an_editor_that_fails_gives_the_screen_back_and_the_prompt_stays(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDITOR", "false")
+    told: list[str] = []
+    async with screen(project) as pilot:
+        driver: Any = pilot.app._driver
+        monkeypatch.setattr(type(driver), "can_suspend", True)
+        for name in ("suspend_application_mode", "resume_application_mode"):
+            monkeypatch.setattr(driver, name, lambda name=name: told.append(name.partition("_")[0]))
+        await pilot.press(*"text", "ctrl+g")
+        await until(pilot, lambda: "the prompt is as it was" in screen_text(pilot.app))
+        assert told == ["suspend", "resume"]
+        assert area(pilot).text == "text"
+
+
 async def test_what_was_dictated_stands_in_the_prompt_behind_what_was_typed(project: Path) -> None:
     hears = project.parent / "hears.sh"
     began = project.parent / "began"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, cast
 
@@ -34,6 +35,21 @@ class QuietFocus(App[int]):
 
     def _watch_app_focus(self, focus: bool) -> None:
         pass
+
+    @contextmanager
+    def suspend(self) -> Generator[None]:
+        """Give the terminal to another program, and take it back whatever happens meanwhile.
+
+        Textual does not take it back when an error ends the block.
+        """
+        failure: BaseException | None = None
+        with super().suspend():
+            try:
+                yield
+            except BaseException as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
     def terminal_gone(self) -> None:
         """End: the terminal does not exist any more."""
@@ -112,13 +128,18 @@ def watch_layout(widget: Widget, changed: Callable[[], None]) -> None:
     signal.subscribe(widget, lambda _: changed())
 
 
-async def run_own_key(widget: Widget, event: events.Key) -> bool:
+async def run_own_key(widget: Widget, event: events.Key, *, letters: bool = False) -> bool:
     """Do at once what a key is bound to in ``widget`` itself; return whether it was.
+
+    Args:
+        widget: Has the focus.
+        event: The key.
+        letters: Whether letters are keys too, and no text.
 
     Textual does it after the key has risen to the app; letters that were typed behind it have come in by
     then, and a prompt would be sent with the beginning of the next one.
     """
-    if event.is_printable:
+    if event.is_printable and not letters:
         return False
     app = cast("App[Any]", widget.app)  # pyright: ignore[reportUnknownMemberType]
     own = widget._bindings.copy()  # pyright: ignore[reportPrivateUsage]
@@ -130,6 +151,17 @@ async def run_own_key(widget: Widget, event: events.Key) -> bool:
             event.prevent_default()
             return True
     return False
+
+
+def hand_on_key(widget: Widget, event: events.Key) -> bool:
+    """Hand a key on that was on its way to ``widget`` when another got the focus; return whether it was."""
+    focused = widget.screen.focused
+    if focused is None or focused is widget:
+        return False
+    event.stop()
+    event.prevent_default()
+    focused.post_message(events.Key(event.key, event.character))
+    return True
 
 
 class _MoreKeys(Enum):

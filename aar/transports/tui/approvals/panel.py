@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.timer import Timer
@@ -17,6 +18,7 @@ from aar.transports.tui.approvals.input import AnswerInput
 from aar.transports.tui.approvals.lines import LinesView
 from aar.transports.tui.approvals.view import Line
 from aar.transports.tui.approvals.words import Asked
+from aar.transports.tui.textual_private import hand_on_key, run_own_key
 
 if TYPE_CHECKING:
     from aar.protocol.events import ApprovalRequest
@@ -72,6 +74,7 @@ class ApprovalPanel(QuestionBox, can_focus=True):
         super().__init__()
         self.last_key: Callable[[], float] = lambda: 0.0
         self.may_take_focus: Callable[[], bool] = lambda: True
+        self.go_back: Callable[[], object] = lambda: None
         self._shown_id = ""
         self._came = 0.0
         self._timer: Timer | None = None
@@ -203,8 +206,14 @@ class ApprovalPanel(QuestionBox, can_focus=True):
         else:
             self._draw()
 
+    async def _on_key(self, event: events.Key) -> None:
+        # What is typed behind `i` is meant for the prompt, also where it comes at once.
+        if not hand_on_key(self, event):
+            await run_own_key(self, event, letters=True)
+
     def action_leave(self) -> None:
         """Go back to the prompt; the question stays open."""
+        self.go_back()
         self.post_message(self.Left())
 
     # --- deciding --------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ class Panels:
         self._popup = CompletionPopup()
         self.questions.last_key = lambda: area.last_key
         self.questions.may_take_focus = may_take_focus
+        self.questions.go_back = lambda: area.screen.set_focus(area)
         area.attach(self._popup)
 
     def __iter__(self) -> Iterator[Widget]:

@@ -73,12 +73,17 @@ class VimKeys:
     def take(self, key: str, character: str | None) -> bool:
         """Do what a key means; return whether it was a key of vim's."""
         if self.mode == "INSERT":
-            if key == "escape":
-                self.mode = "NORMAL"
-                self._reset()
-                self._area.move_cursor(self._left_of(self._caret))
-                return True
-            return False
+            # Typed quickly, Esc and a letter are what a terminal sends for the letter with Alt.
+            letter = key.removeprefix("alt+") if key.startswith("alt+") else ""
+            letter = letter.removeprefix("shift+").upper() if letter.startswith("shift+") else letter
+            if key != "escape" and len(letter) != 1:
+                return False
+            self.mode = "NORMAL"
+            self._reset()
+            self._area.move_cursor(self._left_of(self._caret))
+            if letter:
+                self._normal(letter)
+            return True
         if key == "escape" and (self._operator or self._count or self._await_g):
             self._reset()
             return True
