@@ -241,15 +241,15 @@ class AarApp(ScreenActions):
 
     def on_prompt_area_files_dropped(self, message: FilesDropped) -> None:
         """Take files that were dragged into the terminal."""
-        self.prompting.drop(message)
+        self.prompting.bringing.drop(message)
 
     def on_prompt_area_editor_wanted(self, message: EditorWanted) -> None:
         """Open the user's editor."""
-        self.prompting.open_editor(message.text)
+        self.prompting.bringing.open_editor(message.text)
 
     def on_prompt_area_clipboard_wanted(self) -> None:
         """Paste from the clipboard."""
-        self.prompting.paste_clipboard()
+        self.prompting.bringing.paste_clipboard()
 
     def on_prompt_area_copy_wanted(self, message: CopyWanted) -> None:
         """Copy what is selected, and say what came of it."""

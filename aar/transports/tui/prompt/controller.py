@@ -6,8 +6,6 @@ back into the prompt.
 
 from __future__ import annotations
 
-import asyncio
-import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from textual.app import ComposeResult
 
 from aar.transports.tui.prompt.area import PromptArea
-from aar.transports.tui.prompt.chips import Chips, PastedImage
-from aar.transports.tui.prompt.completion import mention
+from aar.transports.tui.prompt.bringing import Bringing
+from aar.transports.tui.prompt.chips import Chips
 from aar.transports.tui.prompt.hint import HintLine
-from aar.transports.tui.prompt.images import read_image
 from aar.transports.tui.prompt.keeping import Keeper
-from aar.transports.tui.prompt.messages import FilesDropped, Submitted
+from aar.transports.tui.prompt.messages import Submitted
 from aar.transports.tui.prompt.shell import ShellRunner
 from aar.transports.tui.textual_private import teach_alt_enter
 
@@ -53,6 +50,7 @@ class PromptController:
         area: The box.
         hint: The line below it.
         panels: What stands above it at times; ``None`` until `complete`.
+        bringing: Takes what comes from elsewhere.
     """
 
     def __init__(self, app: App[int]) -> None:
@@ -65,6 +63,7 @@ class PromptController:
         self._waiting: list[Submitted] = []
         self._keeper = Keeper(app, self._draft, self.hint.tell)
         self._shell = ShellRunner(self.hint.tell)
+        self.bringing = Bringing(app, self.area, self.hint.tell, lambda: self.conversation)
         self._escaped_at = self._stopped_at = float("-inf")
         self._queued: tuple[list[str], list[str]] = ([], [])
         self._closed = False
@@ -347,7 +346,7 @@ class PromptController:
                 chips.by_label.update(chips_of(prompt).by_label)
         return {"text": text, "chips": chips.dump()} if text.strip() else {}
 
-    # --- files, editor, clipboard ----------------------------------------------------------------------
+    # --- files -----------------------------------------------------------------------------------------
 
     def want_files(self) -> None:
         """List the project's files for completion."""
@@ -357,77 +356,6 @@ class PromptController:
     async def _list_files(self, conversation: Conversation) -> None:
         runtime = conversation.runtime
         self.area.set_files(await runtime.survey(), runtime.servers.resources())
-
-    def drop(self, message: FilesDropped) -> None:
-        """Take images that were dragged in as chips, files of the project as mentions."""
-        self._app.run_worker(self._drop(message), exit_on_error=False)
-
-    async def _drop(self, message: FilesDropped) -> None:
-        taken = await asyncio.gather(*(asyncio.to_thread(read_image, path) for path in message.paths))
-        images = [one for one in taken if isinstance(one, PastedImage)]
-        problem = next((one for one in taken if isinstance(one, str)), None)
-        if problem:
-            self.hint.tell(problem)
-        if len(images) < len(message.paths):
-            self.area.paste(self._mentions(message) or message.text)
-        else:
-            for image in images:
-                self.area.add_chip(image)
-
-    def _mentions(self, message: FilesDropped) -> str:
-        """Return ``@path`` for every file, where all are files of the project; else nothing."""
-        conversation = self.conversation
-        if conversation is None:
-            return ""
-        root = conversation.runtime.workspace
-        paths = [path.resolve() for path in message.paths]
-        if not all(path.is_relative_to(root) for path in paths):
-            return ""
-        return " ".join(f"@{mention(path.relative_to(root).as_posix())}" for path in paths) + " "
-
-    def open_editor(self, text: str) -> None:
-        """Edit the prompt in the user's editor."""
-        if self.conversation is None:
-            self.hint.tell(_STARTING)
-        else:
-            self._app.run_worker(self._edit(self.conversation, text), exit_on_error=False)
-
-    async def _edit(self, conversation: Conversation, text: str) -> None:
-        from textual.app import SuspendNotSupported
-
-        from aar.protocol.errors import AarError
-        from aar.transports.tui.prompt.outside import edit_text, editor_command
-
-        runtime = conversation.runtime
-        try:
-            command = editor_command(os.environ)
-            with self._app.batch_update(), self._app.suspend():
-                after = await edit_text(runtime.spawner, command, text, runtime.workspace)
-        except SuspendNotSupported:
-            self.hint.tell("This terminal cannot be given to an editor.")
-        except (AarError, OSError) as error:
-            self.hint.tell(str(error))
-        else:
-            if after != text:
-                self.area.set_text(after)
-        self.area.focus()
-
-    def paste_clipboard(self) -> None:
-        """Paste what is in the clipboard of the desktop, also an image."""
-        if self.conversation is not None:
-            self._app.run_worker(self._paste_clipboard(self.conversation), exit_on_error=False)
-
-    async def _paste_clipboard(self, conversation: Conversation) -> None:
-        from aar.transports.tui.prompt.outside import read_clipboard
-
-        runtime = conversation.runtime
-        found = await read_clipboard(runtime.spawner, runtime.workspace) or self._app.clipboard
-        if isinstance(found, PastedImage):
-            self.area.add_chip(found)
-        elif found:
-            self.area.paste(found)
-        else:
-            self.hint.tell("The clipboard cannot be read here; paste with the terminal's own key.")
 
     # --- the user's commands ---------------------------------------------------------------------------
 
