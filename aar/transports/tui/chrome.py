@@ -36,6 +36,7 @@ from aar.transports.tui.textual_private import (
     give_up_soon,
     watch_resume,
     without_italics,
+    without_lines,
     write_sequence,
 )
 from aar.transports.tui.theme_loader import ANSI_THEMES, ansi_theme, choose_auto, load_theme, to_textual
@@ -124,6 +125,7 @@ class Chrome(QuietFocus):
         except ConfigurationError as error:
             self._problems.append(str(error))
             self.use_theme("auto")
+        without_lines(self, self.look.screen_reader)
         if self.look.screen_reader:
             self.animation_level = "none"
             self.add_class("-plain")

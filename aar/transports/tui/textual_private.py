@@ -152,6 +152,26 @@ def without_italics(app: App[Any]) -> None:
     app._filters.append(_Upright())  # pyright: ignore[reportPrivateUsage]
 
 
+class _WithoutLines(LineFilter):
+    """Takes away what is drawn, which a screen reader would read out; a prompt of the user keeps a sign."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments with spaces where something was drawn."""
+        return [
+            segment if segment.text.isascii() else Segment(segment.text.translate(_NOT_DRAWN), *segment[1:])
+            for segment in segments
+        ]
+
+
+_NOT_DRAWN = {**dict.fromkeys(range(0x2500, 0x25A0), " "), ord("▌"): ">", ord("−"): "-"}
+
+
+def without_lines(app: App[Any], on: bool) -> None:
+    """Draw no lines from now on, or draw them again."""
+    kept = [one for one in app._filters if not isinstance(one, _WithoutLines)]  # pyright: ignore[reportPrivateUsage]
+    app._filters = [*kept, _WithoutLines()] if on else kept  # pyright: ignore[reportPrivateUsage]
+
+
 class _MoreKeys(Enum):
     ALT_ENTER = "alt+enter"
 
