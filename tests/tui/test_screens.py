@@ -230,7 +230,10 @@ async def test_the_list_of_sessions_searches_what_was_said_and_shows_the_place(p
         await until(pilot, lambda: app.conversation.session.session_id == first)
 
 
-async def test_the_theme_under_the_mark_is_shown_and_escape_takes_it_back(project: Path) -> None:
+async def test_the_theme_under_the_mark_is_shown_and_escape_takes_it_back(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
     async with opened(project) as (app, pilot):
         before = app.theme
         await pilot.press("f6")
@@ -358,7 +361,7 @@ async def test_without_any_model_the_user_is_asked_and_the_choice_is_kept(
 ) -> None:
     monkeypatch.setattr(runtime_models, "_ollama_runs", lambda: False)
     monkeypatch.setattr(runtime_models, "_local_installed", lambda base: False)
-    monkeypatch.setattr("aar.providers.local.installed", lambda settings, folder: False)
+    monkeypatch.setattr("aar.providers.local.provider.installed", lambda settings, folder: False)
     async with started(project) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, FirstRunScreen))
         await until(pilot, lambda: "Which model shall answer?" in screen_text(app))

@@ -82,15 +82,20 @@ class Palette:
     Args:
         variables: Of the theme, without the dollar sign.
         background: Colour behind the transcript.
+
+    Attributes:
+        ground: Style of cells that nothing stands in.
     """
 
     def __init__(self, variables: Mapping[str, str], background: Color) -> None:
         self._variables = dict(variables)
+        self._grounds = {} if "diff-add" in variables else _diff_grounds(variables)
         self._background = background
         # The sixteen colours are the terminal's: nobody knows them here.
         self._own = background.ansi is None
         self._least = least_contrast(variables["foreground"], background.hex) if self._own else 0.0
         self._styles: dict[str, RichStyle] = {}
+        self.ground = RichStyle(bgcolor=background.rich_color)
 
     def __getitem__(self, role: str) -> RichStyle:
         style = self._styles.get(role)
@@ -103,7 +108,7 @@ class Palette:
         made = RichStyle()
         for name in ["", *role.split()]:
             meant = ROLES[name] if self._own else _WITHOUT_GROUNDS.get(name, ROLES[name])
-            style = Style.parse(meant, self._variables)
+            style = Style.parse(self._grounds.get(name, meant) if self._own else meant, self._variables)
             if style.background is not None:
                 background += style.background
             if style.foreground is not None:
@@ -115,6 +120,17 @@ class Palette:
         if self._own:
             text = readable(text, background, Color.parse(self._variables["foreground"]), self._least)
         return made + RichStyle(color=text.rich_color, bgcolor=background.rich_color)
+
+
+def _diff_grounds(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the roles of a diff for themes that do not say its grounds, such as Textual's."""
+    add, remove = variables["success"], variables["error"]
+    return {
+        "diff.add": f"on {add} 16%",
+        "diff.add.word": f"on {add} 34%",
+        "diff.del": f"on {remove} 16%",
+        "diff.del.word": f"on {remove} 34%",
+    }
 
 
 def _attributes(style: Style) -> RichStyle:
