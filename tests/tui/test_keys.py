@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,12 @@ def test_keys_can_be_given_to_actions_by_table_or_dotted_name() -> None:
         ({"app.quit": " , "}, "names no key"),
         ({"app.quit": "f5"}, "f5 already does app.show_changes"),
         ({"list.choose": "f5"}, "f5 already does app.show_changes"),
+        ({"app.quit": "foo"}, "'foo' names no key"),
+        ({"app.quit": "f99"}, "names no key"),
+        ({"app.quit": "Ctrl-M"}, "Ctrl+M is Enter to a terminal"),
+        ({"app.show_log": "ctrl+["}, "is Esc to a terminal"),
+        ({"app.show_log": "x"}, "x is typed as text there; hold Ctrl or Alt"),
+        ({"list.choose": "enter,space"}, "Space is typed as text there"),
     ],
 )
 def test_what_cannot_be_had_is_told_and_changes_nothing(wanted: dict[str, str], told: str) -> None:
@@ -83,12 +90,33 @@ def test_two_actions_can_swap_their_keys() -> None:
     assert chosen == {"app.show_log": "f7", "app.show_settings": "f8"}
 
 
+def test_the_keys_that_aar_has_by_itself_can_be_given() -> None:
+    for action in key_table():
+        keys = action.keys.split(",")
+        assert [normal_key(key) for key in keys] == keys, action.name
+        assert keymap({action.name: action.keys}, key_table())[1] == [], action.name
+
+
+def test_the_example_of_the_page_has_no_problems() -> None:
+    example = PAGE.read_text(encoding="utf-8").partition("```toml")[2].partition("```")[0]
+    wanted = flat(tomllib.loads(example)["tui"]["keys"])
+    assert keymap(wanted, key_table()) == ({name: normal_keys(keys) for name, keys in wanted.items()}, [])
+
+
+def normal_keys(keys: str) -> str:
+    return ",".join(normal_key(key) for key in keys.split(","))
+
+
 def test_keys_are_shown_as_people_write_them() -> None:
     assert shown_key("ctrl+t") == "Ctrl+T"
     assert shown_key("+") == "+"
     assert shown_keys("escape,pageup") == "Esc or PgUp"
     assert normal_key("Ctrl-T") == "ctrl+t"
     assert normal_key("[") == "left_square_bracket"
+    assert normal_key(".") == "full_stop"
+    assert normal_key("Ctrl--") == normal_key("ctrl+minus") == "ctrl+minus"
+    assert normal_key("control+PgUp") == "ctrl+pageup"
+    assert normal_key("Esc") == "escape"
     assert normal_key("two words") == ""
 
 

@@ -10,6 +10,7 @@ from textual import events
 from textual.css.query import NoMatches
 from textual.widgets import Input
 
+from aar.transports.tui.app import AarApp
 from tests.tui.screens import until
 from tests.tui.test_screens import opened, project
 
@@ -27,9 +28,11 @@ async def test_screens_that_are_opened_and_closed_faster_than_they_are_built_do_
                     await asyncio.sleep(0)
             await asyncio.sleep(0.01 * turns)
         # A list of sessions opens once they are read: what is typed meanwhile would be for it.
-        await app.workers.wait_for_complete()
-        while len(app.screen_stack) > 1:
-            await pilot.press("escape")
+        for _ in range(3):
+            await app.workers.wait_for_complete()
+            await pilot.pause(0.1)
+            while len(app.screen_stack) > 1:
+                await pilot.press("escape")
         await pilot.press(*"still here")
         await until(pilot, lambda: app.prompting.area.text.endswith("still here"))
         assert app.return_code is None
@@ -43,6 +46,23 @@ async def test_what_a_running_app_does_not_find_is_still_an_error(project: Path)
 
     with pytest.raises(NoMatches):
         await ask_too_much()
+
+
+async def test_a_defect_ends_the_screen_and_no_values_of_variables_are_written(project: Path) -> None:
+    apps: list[AarApp] = []
+
+    async def fail() -> None:
+        async with opened(project, size=(80, 24)) as (app, pilot):
+            apps.append(app)
+            key = "sk-secret"
+            app.call_later(lambda: {}[key])
+            await pilot.pause(0.1)
+
+    with pytest.raises(KeyError):
+        await fail()
+    assert isinstance(apps[0].failure, KeyError)
+    assert apps[0].return_code == 1
+    assert apps[0]._exit_renderables == []
 
 
 async def test_a_size_that_settles_after_the_end_is_no_error(project: Path) -> None:

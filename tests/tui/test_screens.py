@@ -152,14 +152,14 @@ async def test_chosen_keys_work_and_conflicts_are_told(project: Path) -> None:
 
 
 async def test_a_screen_reader_gets_words_and_no_animation(project: Path) -> None:
-    async with opened(project, look=Look(screen_reader=True), sets=("tui.screen_reader=true",)) as (
-        app,
-        pilot,
-    ):
+    table = {"text": "| a | b |\n|---|---|\n| 1 | 2 |\n\n> quoted"}
+    sets = ("tui.screen_reader=true",)
+    async with opened(project, table, look=Look(screen_reader=True), sets=sets) as (app, pilot):
         await say(app, pilot, "hello")
         assert app.has_class("-plain")
         assert app.animation_level == "none"
-        assert not re.search("[━╌⠋⠙]", screen_text(app).split("\n")[0])
+        assert not re.search("[\u2500-\u259f⠋⠙]", screen_text(app))
+        assert "> hello" in screen_text(app)
 
 
 async def test_losing_the_focus_of_the_window_takes_none_from_the_prompt(project: Path) -> None:
@@ -230,7 +230,10 @@ async def test_the_list_of_sessions_searches_what_was_said_and_shows_the_place(p
         await until(pilot, lambda: app.conversation.session.session_id == first)
 
 
-async def test_the_theme_under_the_mark_is_shown_and_escape_takes_it_back(project: Path) -> None:
+async def test_the_theme_under_the_mark_is_shown_and_escape_takes_it_back(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
     async with opened(project) as (app, pilot):
         before = app.theme
         await pilot.press("f6")

@@ -39,15 +39,21 @@ class Terminal:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def start(self, steps: list[dict[str, object]], *more: str, size: str = "100x30") -> None:
+    def start(
+        self, steps: list[dict[str, object]], *more: str, size: str = "100x30", job: bool = False
+    ) -> None:
         scenario = self.folder / "scenario.json"
         scenario.write_text(json.dumps({"steps": steps, "after": "last", "select": "history"}))
         aar = f"{sys.executable} -m aar tui --model scripted/{scenario} {' '.join(more)}"
         script = self.folder / "run.sh"
         # The shell writes the id before it becomes aar: the test ends that process and no other.
+        run = f"sh -c 'echo $$ > {self._pid_file}; exec {aar}'"
+        if job:
+            # As below an interactive shell, with a script around aar.
+            run = f'set -m\nsh -c "{run}; echo AROUND"\nstty -a > {self.folder}/stopped\nread go\nfg'
         script.write_text(
             f"cd {self.project}\nexport AAR_HOME={self.home}\nstty -a > {self.folder}/before\n"
-            f"sh -c 'echo $$ > {self._pid_file}; exec {aar}'\necho EXIT=$?\nstty -a > {self.folder}/after\nexec sleep 60\n"
+            f"{run}\necho EXIT=$?\nstty -a > {self.folder}/after\nexec sleep 60\n"
         )
         columns, rows = size.split("x")
         if self._socket.exists():
@@ -198,16 +204,27 @@ def test_what_was_said_is_there_again_after_a_kill(terminal: Terminal) -> None:
     assert [event["type"] for event in stored].count("user_message") == 1
 
 
-def test_ctrl_z_suspends_and_comes_back(terminal: Terminal) -> None:
-    terminal.start([HELLO])
+def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_comes_back(terminal: Terminal) -> None:
+    terminal.start([HELLO], job=True)
     terminal.type("half a prom")
     terminal.until("half a prom")
     terminal.keys("C-z")
-    state = Path(f"/proc/{terminal.pid}/stat")
-    if not state.exists():
-        pytest.skip("needs /proc")
-    wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
-    os.kill(terminal.pid, signal.SIGCONT)
+    stopped = terminal.folder / "stopped"
+    wait_until(lambda: stopped.exists() and stopped.read_text())
+    assert stopped.read_text() == (terminal.folder / "before").read_text()
+    assert "half a prom" not in terminal.screen()
+    terminal.keys("Enter")
     terminal.until("half a prom", "send")
     terminal.type("pt")
     assert terminal.until("half a prompt").count("half a prom") == 1
+    terminal.keys("C-c", "C-q")
+    terminal.until("AROUND")
+    terminal.ended(0)
+
+
+def test_ctrl_z_stops_nothing_where_no_shell_could_go_on_with_it(terminal: Terminal) -> None:
+    terminal.start([HELLO])
+    terminal.keys("C-z")
+    terminal.until("No shell waits behind aar")
+    terminal.type("still here")
+    terminal.until("still here")

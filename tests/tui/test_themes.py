@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.color import ColorSystem
 from textual.color import Color
+from textual.filter import NoColor
+from textual.theme import Theme
 
 from aar.protocol.errors import ConfigurationError
+from aar.transports.tui.app import AarApp
+from aar.transports.tui.approvals import ApprovalPanel
 from aar.transports.tui.theme_loader import (
+    ANSI_THEMES,
     COLOURS,
     GROUNDS,
     MIN_CONTRAST,
+    ansi_theme,
     choose_auto,
     contrast,
     hard_to_read,
+    least_contrast,
     load_theme,
     own_folder,
     read_theme,
@@ -24,6 +34,12 @@ from aar.transports.tui.theme_loader import (
     theme_names,
     to_textual,
 )
+from aar.transports.tui.transcript import Transcript
+from aar.transports.tui.transcript.palette import ROLES, Palette
+from tests.tui.screens import until
+from tests.tui.test_screens import opened, project, say
+
+__all__ = ["project"]
 
 OWN = sorted(own_folder().glob("*.toml"))
 
@@ -48,9 +64,109 @@ def test_text_of_a_built_in_theme_is_easy_to_read(path: Path) -> None:
     variables = to_textual(theme).variables
     for ground in GROUNDS:
         assert contrast(variables["text-muted"], theme.colours[ground]) >= MIN_CONTRAST
-        assert contrast(variables["text-disabled"], theme.colours[ground]) >= 3
+    assert contrast(variables["text-disabled"], theme.colours["background"]) >= MIN_CONTRAST
     marked = variables["block-cursor-foreground"], variables["block-cursor-background"]
     assert contrast(*marked) >= MIN_CONTRAST
+
+
+def shown_roles() -> list[str]:
+    """Every role alone, and everything that stands on the grounds of code and of diffs."""
+    inner = ["", "add", "del", "faint", "output", *(name for name in ROLES if name.startswith("syn."))]
+    grounds = [name for name in ROLES if name == "code" or name.startswith("diff.")]
+    return [*ROLES, *(f"{name} {ground}".strip() for ground in grounds for name in inner)]
+
+
+def palette_of(theme: Theme) -> Palette:
+    variables = {**theme.to_color_system().generate(), **theme.variables}
+    return Palette(variables, Color.parse(variables["background"]))
+
+
+@pytest.mark.parametrize("depth", [256, 1 << 24])
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
+def test_code_diffs_marks_and_all_other_text_of_the_transcript_are_easy_to_read(
+    path: Path, depth: int
+) -> None:
+    theme = read_theme(path)
+    palette = palette_of(to_textual(theme, depth))
+    least = 7 if theme.name.startswith("high-contrast") else MIN_CONTRAST
+    assert least == least_contrast(theme.colours["foreground"], theme.colours["background"])
+    for role in shown_roles():
+        style = palette[role]
+        assert style.color is not None
+        assert style.bgcolor is not None
+        text, ground = style.color.get_truecolor().hex, style.bgcolor.get_truecolor().hex
+        assert contrast(text, ground) >= least, role
+
+
+@pytest.mark.parametrize("dark", [True, False])
+def test_added_and_removed_lines_differ_among_256_colours(dark: bool) -> None:
+    theme = next(theme for theme in map(read_theme, OWN) if theme.dark is dark)
+    palette = palette_of(to_textual(theme, 256))
+    grounds = [
+        palette[role].bgcolor.downgrade(ColorSystem.EIGHT_BIT)  # type: ignore[union-attr]
+        for role in ("", "diff.add", "diff.del", "diff.add.word", "diff.del.word")
+    ]
+    assert len(set(grounds)) == len(grounds)
+
+
+@pytest.mark.parametrize("name", ANSI_THEMES)
+def test_with_sixteen_colours_no_text_stands_on_a_colour_of_unknown_brightness(name: str) -> None:
+    palette = palette_of(ansi_theme(name))
+    for role in shown_roles():
+        assert palette[role].bgcolor is not None
+        assert palette[role].bgcolor.is_default, role  # type: ignore[union-attr]
+    for role in ("found", "found.here", "selected"):
+        assert palette[role].reverse
+    assert palette["syn.keyword diff.add"].color != palette["syn.keyword diff.del"].color
+    assert palette["diff.add.word"].underline
+
+
+def unreadable(app: AarApp, least: float) -> list[str]:
+    """Return all text of the screen that is hard to read."""
+    found: list[str] = []
+    for strip in app.screen._compositor.render_strips():
+        for text, style, _ in strip:
+            if not re.search(r"\w", text) or style is None:
+                continue
+            assert style.color is not None
+            assert style.bgcolor is not None
+            ink, ground = style.color.get_truecolor().hex, style.bgcolor.get_truecolor().hex
+            if contrast(ink, ground) < least:
+                found.append(f"{text!r}: {ink} on {ground}")
+    return found
+
+
+async def test_all_text_of_the_screen_is_easy_to_read_in_every_theme(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    (project / "a.py").write_text("def f(x):\n    return x + 1  # 'one'\n")
+    edit = {"path": "a.py", "old_text": "x + 1", "new_text": "y + 2"}
+    steps: list[dict[str, Any]] = [
+        {"text": "", "tool_calls": [{"name": "edit_file", "arguments": edit}]},
+        {"text": "# Done\n\nSee `a.py`, [a link](http://a.b):\n\n```python\nraise X('a', 1)\n```\n"},
+        {"reasoning": "I push.", "text": "", "tool_calls": [{"name": "bash", "arguments": {"command": "git push"}}]},
+    ]  # fmt: skip
+    async with opened(project, *steps) as (app, pilot):
+        await say(app, pilot, "go")
+        app.prompting.area.set_text("push")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.query_one(ApprovalPanel).display)
+        await pilot.press(*"draft", "shift+left", "shift+left")
+        app.query_one(Transcript).focus()
+        await pilot.press("F", "slash", "r", "enter", "k", "v", "up", "up")
+        for name in (path.stem for path in OWN):
+            app.use_theme(name)
+            await pilot.pause()
+            least = 7 if name.startswith("high-contrast") else MIN_CONTRAST
+            assert (name, unreadable(app, least)) == (name, [])
+        await pilot.press("escape", "escape", "f6")
+        await until(pilot, lambda: len(app.screen_stack) > 1)
+        for name in ("default", "sand"):
+            app.use_theme(name)
+            await pilot.pause()
+            assert (name, unreadable(app, MIN_CONTRAST)) == (name, [])
+        await pilot.press("escape")
 
 
 @pytest.mark.parametrize("name", ["high-contrast-dark", "high-contrast-light"])
@@ -124,6 +240,33 @@ def test_auto_follows_background_and_depth() -> None:
     assert choose_auto((250, 250, 245), 256) == "daylight"
     assert choose_auto((255, 255, 255), 16) == "ansi-light"
     assert choose_auto(None, 16) == "ansi-dark"
+    assert choose_auto(None, 16, dark=False) == "ansi-light"
+    assert choose_auto((0, 0, 0), 16, dark=False) == "ansi-dark"
+
+
+async def test_without_colours_none_is_written_whatever_the_theme(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with opened(project, sets=('tui.theme="ocean"',)) as (app, pilot):
+        await say(app, pilot, "hello")
+        assert app.theme == "ansi-dark"
+        for strip in app.screen._compositor.render_strips():
+            written = strip.apply_filter(NoColor(), Color(0, 0, 0)).render(app.console)
+            assert not re.search(r"\x1b\[[\d;]*\b[345]8;", written)
+
+
+async def test_a_theme_of_many_colours_gives_way_to_the_sixteen_of_the_terminal(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLORTERM", raising=False)
+    async with opened(project, sets=('tui.theme="sand"',)) as (app, _):
+        assert app.theme == "ansi-light"
+        app.use_theme("ocean")
+        assert app.theme == "ansi-dark"
+        with pytest.raises(ConfigurationError, match="There is no theme"):
+            app.use_theme("oceans")
 
 
 @given(st.integers(0, 0xFFFFFF), st.integers(0, 0xFFFFFF))

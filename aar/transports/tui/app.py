@@ -64,7 +64,6 @@ class AarApp(ScreenActions):
 
     Attributes:
         connection: The session; ``None`` until it was opened.
-        failure: Why it could not be opened, for the command line to tell.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -86,7 +85,6 @@ class AarApp(ScreenActions):
         typed: bytes = b"",
     ) -> None:
         super().__init__(look, user_themes, background)
-        self.failure: BaseException | None = None
         self.options = dict(options or {})
         self._typed = typed
         self._which = dict(which or {})

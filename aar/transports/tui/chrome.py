@@ -23,9 +23,23 @@ from aar.transports.tui.header import HeaderBar
 from aar.transports.tui.keys import KeyAction, bindings, flat, keymap, shown_key
 from aar.transports.tui.layout import NARROW, Look
 from aar.transports.tui.side_panel import SidePanel
-from aar.transports.tui.terminal import RESTORE_TITLE, SAVE_TITLE, call_sequence, colour_depth, title_sequence
-from aar.transports.tui.textual_private import QuietFocus, give_up_soon, watch_resume, write_sequence
-from aar.transports.tui.theme_loader import ANSI_THEMES, choose_auto, load_theme, to_textual
+from aar.transports.tui.terminal import (
+    RESTORE_TITLE,
+    SAVE_TITLE,
+    call_sequence,
+    colour_depth,
+    slants_are_lost,
+    title_sequence,
+)
+from aar.transports.tui.textual_private import (
+    QuietFocus,
+    give_up_soon,
+    watch_resume,
+    without_italics,
+    without_lines,
+    write_sequence,
+)
+from aar.transports.tui.theme_loader import ANSI_THEMES, ansi_theme, choose_auto, load_theme, to_textual
 from aar.transports.tui.transcript import Transcript
 from aar.transports.tui.transcript.welcome import welcome
 
@@ -81,7 +95,10 @@ class Chrome(QuietFocus):
     def __init__(
         self, look: Look | None = None, user_themes: Path | None = None, background: Rgb | None = None
     ) -> None:
-        super().__init__()
+        # Without colours the terminal's own grounds stay; Textual alone would send greys.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        if slants_are_lost(os.environ):
+            without_italics(self)
         self.connection: Connection | None = None
         self.ending: Ending | None = None
         self.look = look or Look()
@@ -89,6 +106,7 @@ class Chrome(QuietFocus):
         self._background = background
         self._panel_wanted: bool | None = None
         self._window_title = ""
+        self._title_given_back = False
         self._was_working = False
         self._was_pending = 0
         self._status_command: StatusCommand | None = None
@@ -107,6 +125,7 @@ class Chrome(QuietFocus):
         except ConfigurationError as error:
             self._problems.append(str(error))
             self.use_theme("auto")
+        without_lines(self, self.look.screen_reader)
         if self.look.screen_reader:
             self.animation_level = "none"
             self.add_class("-plain")
@@ -126,10 +145,17 @@ class Chrome(QuietFocus):
         Raises:
             ConfigurationError: There is no such theme, or its file is wrong.
         """
+        depth = 16 if self.no_color else colour_depth(os.environ)
         if name == "auto":
-            name = choose_auto(self._background, colour_depth(os.environ))
+            name = choose_auto(self._background, depth)
         if name not in ANSI_THEMES:
-            self.register_theme(to_textual(load_theme(name, self.user_themes)))
+            theme = load_theme(name, self.user_themes)
+            # Its colours would become whichever of the sixteen are nearest, on grounds that are not theirs.
+            name = choose_auto(self._background, depth, dark=theme.dark) if depth <= 16 else name
+            if name not in ANSI_THEMES:
+                self.register_theme(to_textual(theme, depth))
+        if name in ANSI_THEMES:
+            self.register_theme(ansi_theme(name))
         self.theme = name
 
     def apply_look(self, look: Look) -> None:
@@ -269,10 +295,10 @@ class Chrome(QuietFocus):
 
     def _came_back(self) -> None:
         """Draw everything: the shell wrote on the terminal meanwhile."""
-        title, self._window_title = self._window_title, ""
-        if title:
-            write_sequence(self, title_sequence(title))
-            self._window_title = title
+        if self._window_title:
+            again = SAVE_TITLE if self._title_given_back else ""
+            self._title_given_back = False
+            write_sequence(self, again + title_sequence(self._window_title))
         self.screen.refresh(layout=True)
 
     def terminal_gone(self) -> None:
@@ -334,13 +360,17 @@ class Chrome(QuietFocus):
 
     def action_suspend(self) -> None:
         """Go back to the shell that started aar."""
-        if os.getsid(0) == os.getpid():
+        if os.getsid(0) == os.getpgrp():
             self.tell("No shell waits behind aar in this window.")
             return
+        self.give_title_back()
+        self._title_given_back = True
         self.action_suspend_process()
 
     def tell(self, text: str, level: str = "info") -> None:
-        """Show a line in the transcript that is no event."""
-        if self.connection is not None:
-            self.connection.presenter.add_local_notice(text, level)
-            self.connection.wake()
+        """Show a line in the transcript that is no event, as soon as there is a session."""
+        if self.connection is None:
+            self._problems.append(text)
+            return
+        self.connection.presenter.add_local_notice(text, level)
+        self.connection.wake()

@@ -87,7 +87,7 @@ def _cut(text: str) -> str:
 
 
 def _mode(mode: str) -> tuple[str, str]:
-    styles = {"unsafe": "bold $background on $error", "auto": "$warning", "plan": "$secondary"}
+    styles = {"unsafe": "bold reverse $error", "auto": "$warning", "plan": "$secondary"}
     return (f" {mode} " if mode == "unsafe" else mode), styles.get(mode, "$success")
 
 

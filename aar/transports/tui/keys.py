@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import difflib
 import re
+import string
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -236,6 +238,8 @@ def keymap(wanted: Mapping[str, str], actions: Iterable[KeyAction]) -> tuple[dic
             problems.append(f"[tui.keys] {name}: there is no such action. {hint}")
         elif not keys:
             problems.append(f"[tui.keys] {name}: {text!r} names no key; write one like ctrl+t or f2.")
+        elif trouble := next((told for key in keys if (told := _unreachable(key, known[name]))), ""):
+            problems.append(f"[tui.keys] {name}: {trouble}")
         else:
             chosen[name] = ",".join(keys)
     return _without_conflicts(chosen, known, problems), problems
@@ -262,17 +266,78 @@ def _without_conflicts(
     return accepted
 
 
-_SIGNS = {"[": "left_square_bracket", "]": "right_square_bracket", "/": "slash", "?": "question_mark"}
-_KEY = re.compile(r"(?:(?:ctrl|alt|shift|super)\+)*(?:[a-z0-9_]+|[A-Z])")
+_TYPED_IN = frozenset({"app", "prompt", "search", "answer", "list", "ask"})
+"""Places where letters are text."""
+
+_TWINS = {"ctrl+i": "Tab", "ctrl+m": "Enter", "ctrl+left_square_bracket": "Esc"}
+"""Keys that most terminals do not tell from others."""
+
+
+def _unreachable(key: str, action: KeyAction) -> str:
+    """Return why ``key`` would never do the action, or would do it in the midst of a word; empty: it can."""
+    if key in action.keys.split(","):
+        return ""
+    if key in _TWINS:
+        return f"{shown_key(key)} is {_TWINS[key]} to a terminal; take another key."
+    *held, last = key.split("+") if len(key) > 1 else [key]
+    text = not set(held) - {"shift"} and (len(last) == 1 or last == "space" or last in _SIGNS.values())
+    if text and action.place in _TYPED_IN:
+        return f"{shown_key(key)} is typed as text there; hold Ctrl or Alt with it, or take a key like f10."
+    return ""
+
+
+_SIGNS = {
+    sign: {"/": "slash", "\\": "backslash", "@": "at", "-": "minus", "+": "plus", "_": "underscore"}.get(
+        sign, unicodedata.name(sign).lower().replace("-", "_").replace(" ", "_")
+    )
+    for sign in string.punctuation
+}
+_OTHER_NAMES = {
+    "esc": "escape",
+    "return": "enter",
+    "del": "delete",
+    "ins": "insert",
+    "pgup": "pageup",
+    "pgdn": "pagedown",
+    "pgdown": "pagedown",
+    "bs": "backspace",
+}
+_NAMED = frozenset(
+    [
+        "escape",
+        "enter",
+        "tab",
+        "space",
+        "backspace",
+        "delete",
+        "insert",
+        "home",
+        "end",
+        "pageup",
+        "pagedown",
+        "up",
+        "down",
+        "left",
+        "right",
+    ]
+    + [f"f{number}" for number in range(1, 25)]
+    + list(_SIGNS.values())
+)
+_HELD = {"control": "ctrl", "option": "alt", "meta": "alt", "cmd": "super", "command": "super"}
+_HOLDS = frozenset({"ctrl", "alt", "shift", "super"})
 
 
 def normal_key(text: str) -> str:
-    """Return a key in Textual's words (``Ctrl-T`` is ``ctrl+t``); empty where it cannot be one."""
+    """Return a key in Textual's words (``Ctrl-T`` is ``ctrl+t``); empty where there is none of that name."""
     key = text.strip()
-    if len(key) > 1:
-        key = re.sub(r"(ctrl|alt|shift|super)-", r"\1+", key.lower())
-    key = _SIGNS.get(key, key)
-    return key if _KEY.fullmatch(key) else ""
+    if len(key) == 1:
+        return _SIGNS.get(key) or (key if re.fullmatch(r"[a-zA-Z0-9]", key) else "")
+    *held, last = re.split(r"[+-](?=.)", key.lower())
+    held = [_HELD.get(part, part) for part in held]
+    last = _OTHER_NAMES.get(last, _SIGNS.get(last, last))
+    if not set(held) <= _HOLDS or not (last in _NAMED or re.fullmatch(r"[a-z0-9]", last)):
+        return ""
+    return "+".join([*held, last])
 
 
 _SHOWN = {

@@ -13,7 +13,7 @@ from aar.config.paths import paths
 from aar.transports.lost import tell_lost
 from aar.transports.tui.ending import Ending
 from aar.transports.tui.layout import early_look
-from aar.transports.tui.terminal import RESET, BackgroundQuestion, from_environment
+from aar.transports.tui.terminal import RESET, BackgroundQuestion, colour_depth, from_environment, screen_fd
 
 
 def launch(options: Mapping[str, Any], which: Mapping[str, Any], prompt: str | None) -> int:
@@ -32,9 +32,9 @@ def launch(options: Mapping[str, Any], which: Mapping[str, Any], prompt: str | N
     own = paths()
     look = early_look(own.user_config, os.environ, options.get("flags") or {}, options.get("sets") or ())
     before = _attributes()
-    question = BackgroundQuestion(sys.stdin.fileno(), sys.stderr.fileno())
+    question = BackgroundQuestion(sys.stdin.fileno(), screen_fd())
     background = None
-    if look.theme == "auto":
+    if look.theme == "auto" or "NO_COLOR" in os.environ or colour_depth(os.environ) <= 16:
         question.ask(os.environ)
     try:
         from aar.transports.tui.app import AarApp
@@ -64,6 +64,8 @@ def launch(options: Mapping[str, Any], which: Mapping[str, Any], prompt: str | N
     if ending.number is not None:
         return 128 + ending.number
     if app.failure is not None:
+        if app.connection is not None:
+            sys.stderr.write("The session is kept: `aar tui --continue` goes on with it.\n")
         raise app.failure
     return app.return_code or 0
 
@@ -81,8 +83,8 @@ def _give_back(before: list[Any] | None) -> None:
         if before is not None:
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
         # A terminal that stands still takes nothing.
-        if select.select([], [sys.stderr], [], 0)[1]:
-            os.write(sys.stderr.fileno(), RESET.encode())
+        if select.select([], [screen_fd()], [], 0)[1]:
+            os.write(screen_fd(), RESET.encode())
     except (OSError, termios.error):
         # The terminal is gone (SIGHUP).
         return

@@ -45,6 +45,16 @@ def colour_depth(environ: Mapping[str, str]) -> int:
     return 256 if "256" in term or "kitty" in term or "alacritty" in term or "ghostty" in term else 16
 
 
+def screen_fd() -> int:
+    """Return where the screen is drawn: standard error, or standard output where errors go into a file."""
+    return 2 if os.isatty(2) else 1
+
+
+def slants_are_lost(environ: Mapping[str, str]) -> bool:
+    """Tell whether GNU screen is the innermost terminal: it draws italics as black on white."""
+    return bool(environ.get("STY")) and not environ.get("TMUX")
+
+
 def from_environment(environ: Mapping[str, str]) -> tuple[int, int, int] | None:
     """Return the background that ``COLORFGBG`` tells, as black or white."""
     last = environ.get("COLORFGBG", "").rpartition(";")[2]

@@ -10,6 +10,7 @@ import codecs
 import contextlib
 import os
 import select
+import signal
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -18,6 +19,7 @@ from textual import events
 from textual.drivers.linux_driver import LinuxDriver
 
 from aar.transports.tui.pasting import END, Pasted, PasteReader
+from aar.transports.tui.terminal import screen_fd
 from aar.transports.tui.textual_private import QuietFocus, no_letter
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ class TerminalDriver(LinuxDriver):
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)  # pyright: ignore[reportUnknownMemberType]
-        self._output = PatientOutput(self._file.fileno(), self._lost)
+        self._output = PatientOutput(screen_fd(), self._lost)
         self._file = cast("TextIO", self._output)
 
     def give_up_soon(self) -> None:
@@ -109,6 +111,16 @@ class TerminalDriver(LinuxDriver):
         """Begin, or go on after the process was suspended."""
         self._output.take_time()
         super().start_application_mode()
+
+    def _sigtstp_application(self, *_: object) -> None:
+        """Stop as Ctrl+Z at a terminal does: with a script around aar, for which a shell waits."""
+        if self._auto_restart:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        ours = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+        os.killpg(0, signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, ours)
+        os.kill(os.getpid(), signal.SIGSTOP)
 
     def run_input_thread(self) -> None:
         """Hand on what is typed until the end of the app, or of the terminal."""

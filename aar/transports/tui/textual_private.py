@@ -8,11 +8,15 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, cast
 
+from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual._context import active_message_pump
 from textual.app import App, ScreenStackError
+from textual.color import Color
 from textual.css.query import NoMatches
 from textual.driver import Driver
+from textual.filter import LineFilter
 from textual.message import Message
 from textual.screen import Screen
 from textual.signal import Signal
@@ -29,9 +33,22 @@ class QuietFocus(App[int]):
     same with and without focus; ``app_focus`` still tells.
     """
 
+    failure: BaseException | None = None
+    """Why the app ended, where that was no wish of the user: for the command line to tell."""
+
     def _handle_exception(self, error: Exception) -> None:
-        if not _came_late(self, error):
-            super()._handle_exception(error)
+        if _came_late(self, error):
+            return
+        if self.failure is None:
+            self.failure = error.error if isinstance(error, WorkerFailed) else error
+        super()._handle_exception(error)
+
+    def _fatal_error(self) -> None:
+        # Textual's own report shows the values of variables, and those may be secrets.
+        self._close_messages_no_wait()
+
+    def _print_error_renderables(self) -> None:
+        self._exit_renderables.clear()
 
     def _watch_app_focus(self, focus: bool) -> None:
         pass
@@ -162,6 +179,45 @@ def hand_on_key(widget: Widget, event: events.Key) -> bool:
     event.prevent_default()
     focused.post_message(events.Key(event.key, event.character))
     return True
+
+
+class _Upright(LineFilter):
+    """Takes the slant away."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments without italics."""
+        return [
+            Segment(text, style + _UPRIGHT if style is not None and style.italic else style, control)
+            for text, style, control in segments
+        ]
+
+
+_UPRIGHT = Style(italic=False)
+
+
+def without_italics(app: App[Any]) -> None:
+    """Write no italics: GNU screen shows them as black on white."""
+    app._filters.append(_Upright())  # pyright: ignore[reportPrivateUsage]
+
+
+class _WithoutLines(LineFilter):
+    """Takes away what is drawn, which a screen reader would read out; a prompt of the user keeps a sign."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments with spaces where something was drawn."""
+        return [
+            segment if segment.text.isascii() else Segment(segment.text.translate(_NOT_DRAWN), *segment[1:])
+            for segment in segments
+        ]
+
+
+_NOT_DRAWN = {**dict.fromkeys(range(0x2500, 0x25A0), " "), ord("▌"): ">", ord("−"): "-"}
+
+
+def without_lines(app: App[Any], on: bool) -> None:
+    """Draw no lines from now on, or draw them again."""
+    kept = [one for one in app._filters if not isinstance(one, _WithoutLines)]  # pyright: ignore[reportPrivateUsage]
+    app._filters = [*kept, _WithoutLines()] if on else kept  # pyright: ignore[reportPrivateUsage]
 
 
 class _MoreKeys(Enum):

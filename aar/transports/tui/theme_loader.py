@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +25,6 @@ MIN_CONTRAST = 4.5
 """Of text on its ground: WCAG 2.1, level AA."""
 
 _STRONG_CONTRAST = 7.0
-_FAINT_CONTRAST = 3.2
 _HIGH_CONTRAST = 18.0
 _MAX_BYTES = 100_000
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
@@ -113,8 +113,13 @@ def load_theme(name: str, user_folder: Path | None = None) -> ThemeFile:
     return read_theme(path)
 
 
-def to_textual(theme: ThemeFile) -> Theme:
-    """Return the theme for Textual, with all variables that aar's screens use."""
+def to_textual(theme: ThemeFile, depth: int = 1 << 24) -> Theme:
+    """Return the theme for Textual, with all variables that aar's screens use.
+
+    Args:
+        theme: What the file says.
+        depth: Colours that the terminal shows.
+    """
     colours = theme.colours
     return Theme(
         name=theme.name,
@@ -130,22 +135,21 @@ def to_textual(theme: ThemeFile) -> Theme:
         surface=colours["surface"],
         panel=colours["panel"],
         boost=colours["surface"],
-        variables={**_derived(theme), **theme.variables},
+        variables={**_derived(theme), **_diff_grounds(theme, depth), **theme.variables},
     )
 
 
 def _derived(theme: ThemeFile) -> dict[str, str]:
     """Return plain colours where Textual would blend some: so contrast is what the file says."""
     colours = theme.colours
-    # A theme of high contrast means it for quiet text too.
-    strong = contrast(colours["foreground"], colours["background"]) >= _HIGH_CONTRAST
-    muted = faded(theme, _STRONG_CONTRAST if strong else MIN_CONTRAST)
+    least = least_contrast(colours["foreground"], colours["background"])
+    muted = faded(theme, least, GROUNDS)
     named = {f"text-{name}": colours[name] for name in COLOURS[4:]}
     return {
         **named,
         "text": colours["foreground"],
         "text-muted": muted,
-        "text-disabled": faded(theme, MIN_CONTRAST if strong else _FAINT_CONTRAST),
+        "text-disabled": faded(theme, least, GROUNDS[:1]),
         "foreground-muted": muted,
         "footer-background": colours["background"],
         "footer-foreground": muted,
@@ -156,6 +160,7 @@ def _derived(theme: ThemeFile) -> dict[str, str]:
         "block-cursor-text-style": "none",
         "block-cursor-blurred-background": colours["panel"],
         "block-cursor-blurred-foreground": colours["foreground"],
+        "block-cursor-blurred-text-style": "bold",
         "input-selection-background": f"{colours['primary']} 35%",
         "scrollbar": colours["panel"],
         "scrollbar-hover": colours["secondary"],
@@ -168,10 +173,87 @@ def _derived(theme: ThemeFile) -> dict[str, str]:
     }
 
 
-def faded(theme: ThemeFile, least: float) -> str:
-    """Return the foreground, as near to the grounds as ``least`` contrast to each of them allows."""
+def _diff_grounds(theme: ThemeFile, depth: int) -> dict[str, str]:
+    """Return what stands behind lines of a diff and their changed words, and their text."""
+    colours = theme.colours
+    grounds: dict[str, str] = {}
+    for name, colour, *of_256 in _DIFF:
+        for place, (end, share) in enumerate((("", 0.16), ("-word", 0.34))):
+            mixed = Color.parse(colours["background"]).blend(Color.parse(colours[colour]), share)
+            # Among 256 colours a mixture is a grey: added and removed lines would look the same.
+            grounds[f"{name}{end}"] = (
+                of_256[place + 2 * (not theme.dark)] if depth <= 256 else mixed.hex.lower()
+            )
+        grounds[f"{name}-text"] = colours["foreground"]
+    return grounds
+
+
+_DIFF = (
+    ("diff-add", "success", "#005f00", "#005f5f", "#d7ffd7", "#afffaf"),
+    ("diff-remove", "error", "#5f0000", "#870000", "#ffd7d7", "#ffafaf"),
+)
+"""Variable, colour, and for 256 colours: row and word on a dark ground, row and word on a light one."""
+
+
+def ansi_theme(name: str) -> Theme:
+    """Return one of `ANSI_THEMES`, in colours that are readable in most terminals."""
+    dark = name == ANSI_THEMES[0]
+    plain = dict.fromkeys(("foreground", *GROUNDS, "boost"), "ansi_default")
+    return Theme(
+        name=name,
+        dark=dark,
+        ansi=True,
+        # Blue on black and yellow on white cannot be read.
+        primary="ansi_cyan" if dark else "ansi_blue",
+        secondary="ansi_bright_blue" if dark else "ansi_cyan",
+        accent="ansi_magenta",
+        success="ansi_green",
+        warning="ansi_yellow" if dark else "ansi_magenta",
+        error="ansi_bright_red" if dark else "ansi_red",
+        variables={
+            "ansi-background": "ansi_black" if dark else "ansi_white",
+            "ansi-foreground": "ansi_white" if dark else "ansi_black",
+            "block-cursor-blurred-background": "ansi_default",
+            "block-cursor-blurred-foreground": "ansi_default",
+            "block-cursor-blurred-text-style": "reverse",
+            "block-cursor-background": "ansi_default",
+            "block-cursor-foreground": "ansi_default",
+            "block-cursor-text-style": "reverse",
+            "block-hover-background": "ansi_default",
+            "border": "ansi_cyan" if dark else "ansi_blue",
+            "border-blurred": "ansi_default",
+            "input-cursor-background": "ansi_default",
+            "input-cursor-foreground": "ansi_default",
+            "input-cursor-text-style": "reverse",
+            "input-selection-background": "ansi_default",
+            "input-selection-foreground": "ansi_default",
+            "diff-add": "ansi_default",
+            "diff-add-text": "ansi_green",
+            "diff-remove": "ansi_default",
+            "diff-remove-text": "ansi_bright_red" if dark else "ansi_red",
+        },
+        **plain,
+    )
+
+
+def least_contrast(foreground: str, background: str) -> float:
+    """Return the contrast that all text of a theme has: one of high contrast means it for quiet text too."""
+    return _STRONG_CONTRAST if contrast(foreground, background) >= _HIGH_CONTRAST else MIN_CONTRAST
+
+
+def readable(text: Color, ground: Color, strongest: Color, least: float) -> Color:
+    """Return ``text``, as far towards ``strongest`` as ``least`` contrast on ``ground`` needs."""
+    for percent in range(0, 100, 5):
+        mixed = text.blend(strongest, percent / 100)
+        if contrast(mixed.hex, ground.hex) >= least:
+            return mixed
+    return strongest
+
+
+def faded(theme: ThemeFile, least: float, on: Sequence[str]) -> str:
+    """Return the foreground, as near to the grounds as ``least`` contrast to each of ``on`` allows."""
     text = Color.parse(theme.colours["foreground"])
-    grounds = [Color.parse(theme.colours[name]) for name in GROUNDS]
+    grounds = [Color.parse(theme.colours[name]) for name in on]
     best = text
     for percent in range(2, 72, 2):
         mixed = text.blend(grounds[0], percent / 100)
@@ -199,14 +281,17 @@ def hard_to_read(theme: ThemeFile) -> list[str]:
     ]
 
 
-def choose_auto(background: tuple[int, int, int] | None, depth: int) -> str:
+def choose_auto(background: tuple[int, int, int] | None, depth: int, *, dark: bool = True) -> str:
     """Return the name of the theme that ``auto`` stands for.
 
     Args:
         background: Red, green and blue (0 to 255) of the terminal's background; ``None``: not known.
         depth: Colours that the terminal shows.
+        dark: What counts where the background is not known.
     """
-    light = background is not None and _luminance("#{:02x}{:02x}{:02x}".format(*background)) > 0.18
+    light = not dark
+    if background is not None:
+        light = _luminance("#{:02x}{:02x}{:02x}".format(*background)) > 0.18
     if depth <= 16:
         return ANSI_THEMES[1] if light else ANSI_THEMES[0]
     return "daylight" if light else "default"

@@ -76,8 +76,8 @@ def hunk_lines(diff: FileDiff, marked: int) -> tuple[list[Content], list[int]]:
 def _of_hunk(hunk: Hunk) -> list[Content]:
     parts = [
         (hunk.before, " ", "$text-muted"),
-        (hunk.old, "-", "$foreground on $error 16%"),
-        (hunk.new, "+", "$foreground on $success 16%"),
+        (hunk.old, "-", "$diff-remove-text on $diff-remove"),
+        (hunk.new, "+", "$diff-add-text on $diff-add"),
         (hunk.after, " ", "$text-muted"),
     ]
     return [

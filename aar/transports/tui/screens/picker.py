@@ -94,6 +94,7 @@ class Picker(ModalScreen[Taken | None]):
     Picker #hint { height: auto; padding: 0 1; color: $text-muted; }
     Picker Input { border: none; height: 1; margin: 1 1 0 1; padding: 0; background: $surface; }
     Picker Input:focus { border: none; }
+    Picker Input > .input--placeholder { color: $text-muted; }
     Picker OptionList { width: 1fr; height: 1fr; border: none; margin: 1 0 0 0; padding: 0 1; }
     Picker OptionList { background: $background; }
     Picker OptionList:focus { border: none; }

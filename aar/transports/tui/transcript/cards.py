@@ -191,7 +191,8 @@ def _output(block: ToolBlock, width: int) -> list[Line]:
         text = text[:-1]
     if not text:
         return []
-    language = language_of(str(block.arguments.get("path", ""))) if block.name == "read_file" else ""
+    shows_file = block.name == "read_file" and not block.is_error
+    language = language_of(str(block.arguments.get("path", ""))) if shows_file else ""
     code = Code(block.output)
     lines: list[Line] = []
     for row in highlight(text, language, "output") if language else _plain(text):

@@ -8,6 +8,8 @@ from rich.style import Style as RichStyle
 from textual.color import Color
 from textual.style import Style
 
+from aar.transports.tui.theme_loader import least_contrast, readable
+
 ROLES: Mapping[str, str] = {
     "": "$foreground",
     "muted": "$text-muted",
@@ -18,8 +20,8 @@ ROLES: Mapping[str, str] = {
     "link": "$text-accent underline",
     "target": "$text-muted",
     "heading": "$text-primary bold",
-    "inline": "$text-warning on $boost",
-    "code": "$foreground on $boost",
+    "inline": "$text-warning on $surface",
+    "code": "$foreground on $surface",
     "quote": "$text-muted italic",
     "rule": "$text-disabled",
     "bullet": "$text-primary",
@@ -40,13 +42,13 @@ ROLES: Mapping[str, str] = {
     "output": "$text-muted",
     "add": "$text-success",
     "del": "$text-error",
-    "diff.add": "on $success 16%",
-    "diff.del": "on $error 16%",
-    "diff.add.word": "on $success 38%",
-    "diff.del.word": "on $error 38%",
+    "diff.add": "on $diff-add",
+    "diff.del": "on $diff-remove",
+    "diff.add.word": "on $diff-add-word",
+    "diff.del.word": "on $diff-remove-word",
     "found": "$background on $warning",
-    "found.here": "$background on $accent bold",
-    "selected": "on $primary 50%",
+    "found.here": "$background on $accent bold underline",
+    "selected": "$foreground on $primary 40%",
     "new": "$background on $accent bold",
     "search": "$foreground on $surface",
     "thumb": "$primary",
@@ -60,6 +62,18 @@ ROLES: Mapping[str, str] = {
     "syn.error": "$text-error",
 }
 """Styles by role, in Textual's style language."""
+
+_WITHOUT_GROUNDS: Mapping[str, str] = {
+    "diff.add": "$success",
+    "diff.del": "$error",
+    "diff.add.word": "$success bold underline",
+    "diff.del.word": "$error bold underline",
+    "found": "reverse",
+    "found.here": "reverse bold underline",
+    "selected": "reverse",
+    "new": "reverse bold",
+}
+"""Roles where only the sixteen colours of the terminal may be used, or none: none is safe behind text."""
 
 
 class Palette:
@@ -75,7 +89,11 @@ class Palette:
 
     def __init__(self, variables: Mapping[str, str], background: Color) -> None:
         self._variables = dict(variables)
+        self._grounds = {} if "diff-add" in variables else _diff_grounds(variables)
         self._background = background
+        # The sixteen colours are the terminal's: nobody knows them here.
+        self._own = background.ansi is None
+        self._least = least_contrast(variables["foreground"], background.hex) if self._own else 0.0
         self._styles: dict[str, RichStyle] = {}
         self.ground = RichStyle(bgcolor=background.rich_color)
 
@@ -89,7 +107,8 @@ class Palette:
         background, foreground = self._background, self._background.get_contrast_text(1)
         made = RichStyle()
         for name in ["", *role.split()]:
-            style = Style.parse(ROLES[name], self._variables)
+            meant = ROLES[name] if self._own else _WITHOUT_GROUNDS.get(name, ROLES[name])
+            style = Style.parse(self._grounds.get(name, meant) if self._own else meant, self._variables)
             if style.background is not None:
                 background += style.background
             if style.foreground is not None:
@@ -97,7 +116,21 @@ class Palette:
             made += _attributes(style)
         if foreground.auto:
             foreground = background.get_contrast_text(foreground.a)
-        return made + RichStyle(color=(background + foreground).rich_color, bgcolor=background.rich_color)
+        text = background + foreground
+        if self._own:
+            text = readable(text, background, Color.parse(self._variables["foreground"]), self._least)
+        return made + RichStyle(color=text.rich_color, bgcolor=background.rich_color)
+
+
+def _diff_grounds(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the roles of a diff for themes that do not say its grounds, such as Textual's."""
+    add, remove = variables["success"], variables["error"]
+    return {
+        "diff.add": f"on {add} 16%",
+        "diff.add.word": f"on {add} 34%",
+        "diff.del": f"on {remove} 16%",
+        "diff.del.word": f"on {remove} 34%",
+    }
 
 
 def _attributes(style: Style) -> RichStyle:
