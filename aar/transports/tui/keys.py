@@ -16,6 +16,8 @@ from typing import Any
 
 from textual.binding import Binding, BindingType
 
+from aar.protocol.late import late_pattern
+
 PLACES: Mapping[str, str] = {
     "app": "Everywhere",
     "prompt": "In the prompt",
@@ -263,7 +265,7 @@ def _without_conflicts(
 
 
 _SIGNS = {"[": "left_square_bracket", "]": "right_square_bracket", "/": "slash", "?": "question_mark"}
-_KEY = re.compile(r"(?:(?:ctrl|alt|shift|super)\+)*(?:[a-z0-9_]+|[A-Z])")
+_KEY = late_pattern(r"(?:(?:ctrl|alt|shift|super)\+)*(?:[a-z0-9_]+|[A-Z])")
 
 
 def normal_key(text: str) -> str:

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from aar.protocol.late import late_pattern
+
 MAX_SHOWN = 50
 """Suggestions that are ranked and offered at once."""
 _MOST_SCORED = 3000
-_MENTION = re.compile(r"(?<![\w@/.])@(?P<path>[^\s@,;:!?'\"()<>]*)$")
-_COMMAND = re.compile(r"\A/(?P<name>[^\s/]*)\Z")
-_ARGUMENT = re.compile(r"\A/\S+[ ]+.*\Z")
-_MENTIONABLE = re.compile(r"[^\s@,;:!?'\"()<>]+\Z")
+_MENTION = late_pattern(r"(?<![\w@/.])@(?P<path>[^\s@,;:!?'\"()<>]*)$")
+_COMMAND = late_pattern(r"\A/(?P<name>[^\s/]*)\Z")
+_ARGUMENT = late_pattern(r"\A/\S+[ ]+.*\Z")
+_MENTIONABLE = late_pattern(r"[^\s@,;:!?'\"()<>]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
