@@ -1,8 +1,8 @@
 """Every setting of aar with its default (DESIGN 7). Docstrings below fields are what `docs/` shows."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any, Literal
+# No `from __future__ import annotations`: pydantic would compile and evaluate the text of each annotation,
+# a fifth of what it takes to define these models.
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -235,7 +235,7 @@ class ToolsConfig(Section):
     __pydantic_extra__: dict[str, ToolSettings]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @model_validator(mode="after")
-    def _only_bash_persists(self) -> ToolsConfig:
+    def _only_bash_persists(self) -> Self:
         for name, settings in (self.__pydantic_extra__ or {}).items():
             if settings.persistent and name != "bash":
                 raise ValueError(f"only bash can be persistent, not {name}")

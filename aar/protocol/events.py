@@ -5,8 +5,8 @@ event has a ``seq``; stream events (`StreamChunk`, `ToolProgress`) are shown and
 fields that this version does not know are kept (`UnknownEvent`, ``extra="allow"``) and skipped by folds.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: pydantic would compile and evaluate the text of each annotation,
+# a fifth of what it takes to define these models.
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -5,8 +5,6 @@ A conversation is a list of `Message`; tool results stand in the user message th
 provider may keep the encoded form of a message by its identity.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

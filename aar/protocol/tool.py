@@ -1,7 +1,5 @@
 """Tools as data: what the model is told, what the executor needs, what comes out."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -33,7 +31,7 @@ class SideEffect(StrEnum):
 class FileChange(BaseModel):
     """One file that a call changed. ``before`` and ``after`` are blob ids (null: no such file)."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     path: Text
     action: Literal["create", "modify", "delete", "rename"]

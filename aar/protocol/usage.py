@@ -1,7 +1,5 @@
 """Token usage and cost, in one form for every vendor."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict
 
 
@@ -34,7 +32,7 @@ class Usage(BaseModel):
         """All tokens of the prompt, cached ones included."""
         return self.input + self.cache_read + self.cache_write
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             input=self.input + other.input,
             output=self.output + other.output,

@@ -32,6 +32,8 @@ JoinedT = TypeVar("JoinedT", bound=Joined)
 
 @dataclass(slots=True)
 class _Kept(Generic[FormT]):
+    """A message with its form, and when that was used last."""
+
     message: Message
     form: FormT
     used: int

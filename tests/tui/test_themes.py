@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.color import ColorSystem
 from textual.color import Color
+from textual.css.stylesheet import Stylesheet
 from textual.filter import NoColor
 from textual.theme import Theme
 
 from aar.protocol.errors import ConfigurationError
 from aar.transports.tui.app import AarApp
 from aar.transports.tui.approvals import ApprovalPanel
+from aar.transports.tui.layout import Look
 from aar.transports.tui.theme_loader import (
     ANSI_THEMES,
     COLOURS,
@@ -275,3 +277,19 @@ def test_contrast_is_the_same_both_ways_and_between_one_and_twenty_one(one: int,
     assert contrast(first, second) == contrast(second, first)
     assert 1 <= contrast(first, second) <= 21.0001
     assert abs(Color.parse(first).get_contrast_text(1).brightness - 0.5) <= 0.5
+
+
+async def test_the_first_frame_has_the_colours_of_its_theme_although_nothing_is_styled_twice(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Stylesheet] = []
+    reparse = Stylesheet.reparse
+    monkeypatch.setattr(Stylesheet, "reparse", lambda self: (read.append(self), reparse(self))[1])
+    dark, light = load_theme("ocean").colours, load_theme("daylight").colours
+    async with opened(project, look=Look(theme="ocean"), sets=("tui.theme=ocean",)) as (app, pilot):
+        assert not read
+        assert app.focused is app.prompting.area
+        assert app.screen.styles.background == Color.parse(dark["background"])
+        app.use_theme("daylight")
+        await until(pilot, lambda: app.screen.styles.background == Color.parse(light["background"]))
+        assert read

@@ -90,6 +90,8 @@ _NO_IMAGES = ImageLoad()
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
+    """A message as bytes, with what the limits need to know of it."""
+
     body: bytes
     call_ids: tuple[str, ...]
     images: ImageLoad

@@ -34,6 +34,8 @@ _EVERYDAY_WORDS = frozenset({"include", "stream", "stop", "text", "thinking"})
 
 @dataclass(slots=True)
 class _Learnt:
+    """What a model refused: parameters to leave out, to rename, to replace."""
+
     left_out: set[str] = field(default_factory=set[str])
     renamed: dict[str, str] = field(default_factory=dict[str, str])
     replaced: dict[str, Any] = field(default_factory=dict[str, Any])

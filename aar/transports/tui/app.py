@@ -15,6 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.events import Paste
+from textual.screen import Screen
 from textual.timer import Timer
 
 from aar.transports.tui.activity import ActivityLine
@@ -48,6 +49,15 @@ if TYPE_CHECKING:
 
 _FRAME_S = 1 / 30
 """Seconds between two looks at what changed: faster than this nobody sees it."""
+
+
+class MainScreen(Screen[None]):
+    """The screen of the conversation, on which keys go to the prompt.
+
+    By default they would go to the first part that takes any, which would be styled three times at the start.
+    """
+
+    AUTO_FOCUS = "PromptArea"
 
 
 class AarApp(ScreenActions):
@@ -93,6 +103,10 @@ class AarApp(ScreenActions):
         self._first_prompt = prompt
         self.reading = TranscriptController(self, lambda text: self.notify(text, markup=False))
         self._flush_timer: Timer | None = None
+
+    def get_default_screen(self) -> Screen[Any]:
+        """Return the screen of the conversation."""
+        return MainScreen(id="_default")
 
     def compose(self) -> ComposeResult:
         """Put the parts of the screen below each other."""

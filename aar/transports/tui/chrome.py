@@ -118,6 +118,22 @@ class Chrome(QuietFocus):
 
     # --- look --------------------------------------------------------------------------------------------
 
+    def get_css_variables(self) -> dict[str, str]:
+        """Return the colours for the style sheets.
+
+        Textual asks for those of its own theme before ours is chosen: 3 ms for what would be thrown away.
+        """
+        return super().get_css_variables() if hasattr(self, "look") else {}
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Style everything anew, in other colours.
+
+        At the start there is nothing to style: rules are read, in the right colours, when widgets come. To
+        read those of all parts here too takes 9 ms of the first frame.
+        """
+        if self.screen_stack:
+            super().refresh_css(animate)
+
     def _dress(self) -> None:
         """Take theme, animation and keys of the look; what cannot be had is told when there is a session."""
         try:
@@ -157,6 +173,8 @@ class Chrome(QuietFocus):
         if name in ANSI_THEMES:
             self.register_theme(ansi_theme(name))
         self.theme = name
+        if not self.screen_stack:
+            self.stylesheet.set_variables(self.get_css_variables())
 
     def apply_look(self, look: Look) -> None:
         """Take the look of the whole config, and of changed settings."""

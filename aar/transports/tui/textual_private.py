@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from enum import Enum
@@ -23,7 +22,9 @@ from textual.signal import Signal
 from textual.widget import Widget
 from textual.worker import WorkerFailed
 
-_LATE_ANSWER = re.compile(r"\]11;rgba?:[0-9a-fA-F/]*(?:\x07|\x1b\\)?")
+from aar.protocol.late import late_pattern
+
+_LATE_ANSWER = late_pattern(r"\]11;rgba?:[0-9a-fA-F/]*(?:\x07|\x1b\\)?")
 
 
 class QuietFocus(App[int]):

@@ -15,6 +15,7 @@ from textual.theme import Theme
 
 from aar.config.paths import paths
 from aar.protocol.errors import ConfigurationError
+from aar.protocol.late import late_pattern
 
 GROUNDS = ("background", "surface", "panel")
 COLOURS = (*GROUNDS, "foreground", "primary", "secondary", "accent", "success", "warning", "error")
@@ -28,7 +29,7 @@ _STRONG_CONTRAST = 7.0
 _HIGH_CONTRAST = 18.0
 _MAX_BYTES = 100_000
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
-_VARIABLE = re.compile(r"[a-z][a-z0-9-]*")
+_VARIABLE = late_pattern(r"[a-z][a-z0-9-]*")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 

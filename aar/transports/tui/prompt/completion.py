@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from aar.protocol.late import late_pattern
+
 MAX_SHOWN = 50
 """Suggestions that are ranked and offered at once."""
 _MOST_SCORED = 3000
-_MENTION = re.compile(r"(?<![\w@/.])@(?P<path>\"[^\"\n]*|[^\s@,;:!?'\"()<>]*)$")
-_COMMAND = re.compile(r"\A/(?P<name>[^\s/]*)\Z")
-_ARGUMENT = re.compile(r"\A/\S+[ ]+.*\Z")
-_PLAIN = re.compile(r"[^\s@,;:!?'\"()<>]+\Z")
-_MENTIONABLE = re.compile(r"[^\"\x00-\x1f\x7f]+\Z")
+_MENTION = late_pattern(r"(?<![\w@/.])@(?P<path>\"[^\"\n]*|[^\s@,;:!?'\"()<>]*)$")
+_COMMAND = late_pattern(r"\A/(?P<name>[^\s/]*)\Z")
+_ARGUMENT = late_pattern(r"\A/\S+[ ]+.*\Z")
+_PLAIN = late_pattern(r"[^\s@,;:!?'\"()<>]+\Z")
+_MENTIONABLE = late_pattern(r"[^\"\x00-\x1f\x7f]+\Z")
 
 
 @dataclass(frozen=True, slots=True)

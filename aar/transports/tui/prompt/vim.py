@@ -8,8 +8,10 @@ from typing import Literal
 
 from textual.widgets import TextArea
 
+from aar.protocol.late import late_pattern
+
 Place = tuple[int, int]
-_WORD = re.compile(r"\w+|[^\w\s]+")
+_WORD = late_pattern(r"\w+|[^\w\s]+")
 _INCLUSIVE = frozenset({"e", "$"})
 _LINEWISE = frozenset({"j", "k", "G"})
 _PASS_ON = frozenset({"enter", "tab", "escape"})
