@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,10 +48,7 @@ class Ran:
 
 def environment(**more: str | None) -> dict[str, str]:
     """Return the test's environment with changes; ``None`` removes."""
-    # Compiled modules are kept outside of the repository, so that each process need not compile them again.
-    kept = f"{tempfile.gettempdir()}/aar-test-pycache-{os.getuid()}"
-    python = {"PYTHONPYCACHEPREFIX": kept, "PYTHONDONTWRITEBYTECODE": None}
-    changed = {**os.environ, **python, **more}
+    changed = {**os.environ, **more}
     return {name: value for name, value in changed.items() if value is not None}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -51,6 +52,10 @@ def tools() -> list[dict[str, Any]]:
                 "huge", "h" * 100_000, **{"$defs": {f"d{n}": {"description": "y" * 100} for n in range(1000)}}
             ),
         ]
+    if MODE == "reads":
+        return [{**tool("look"), "annotations": {"readOnlyHint": True}}, tool("touch")]
+    if MODE == "dies":
+        return [tool("pid"), tool("die")]
     return [tool("work")]
 
 
@@ -65,7 +70,11 @@ def call(request: dict[str, Any]) -> None:
         sys.stdout.write("x" * 40_000_000)
         sys.stdout.flush()
         time.sleep(60)
-    result: dict[str, Any] = {"content": [{"type": "text", "text": "fine"}]}
+    if request["params"]["name"] == "die":
+        print("I am gone", file=sys.stderr, flush=True)
+        os._exit(3)
+    text = str(os.getpid()) if MODE == "dies" else "fine"
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
     if MODE == "lies":
         result["structuredContent"] = {"n": "not a number"}
     if MODE == "changes" and ARGS[1:2]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -70,19 +69,6 @@ async def ponder(ctx: Context) -> str:
     said = types.SamplingMessage(role="user", content=types.TextContent(type="text", text="Say a word"))
     answer = await ctx.session.create_message([said], max_tokens=50)
     return str(getattr(answer.content, "text", answer.content))
-
-
-@server.tool()
-def pid() -> int:
-    """Return the process id."""
-    return os.getpid()
-
-
-@server.tool()
-def die() -> str:
-    """End at once."""
-    print("I am gone", file=sys.stderr, flush=True)
-    os._exit(3)
 
 
 @server.resource("note://greeting")

@@ -11,7 +11,7 @@ import pytest
 from aar.protocol.errors import McpError, ToolFailure
 from aar.protocol.messages import ResourceBlock, TextBlock
 from aar.protocol.tool import SideEffect
-from tests.mcp.world import opened, sdk
+from tests.mcp.world import odd, opened, sdk
 from tests.support.waiting import until
 
 
@@ -23,7 +23,9 @@ def _alive(pid: int) -> bool:
     return True
 
 
-async def test_a_server_gives_its_tools_resources_prompts_and_results(tmp_path: Path) -> None:
+async def test_a_server_gives_its_tools_resources_prompts_and_results_and_outlives_a_cancelled_call(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path / "ws", {"bench": sdk()}) as world:
         assert await world.bridge.settle(60) == []
         names = [spec.name for spec in world.bridge.offered()]
@@ -59,20 +61,31 @@ async def test_a_server_gives_its_tools_resources_prompts_and_results(tmp_path: 
         assert (status.state, status.resources, status.prompts) == ("ready", 1, 1)
         assert status.server.startswith("bench")
 
+        with pytest.raises(ToolFailure, match="a: 'x' is not of type 'integer'"):
+            await world.call("mcp__bench__add", a="x", b=1)
+
+        world.progress.clear()
+        call = asyncio.create_task(world.call("mcp__bench__slow", seconds=30))
+        await until(lambda: world.progress)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert '"total": 3' in (await world.call("mcp__bench__add", a=1, b=2)).output
+
 
 async def test_only_a_walled_tool_that_says_it_reads_counts_as_reading(tmp_path: Path) -> None:
-    servers = {"in": sdk(), "out": sdk(sandbox=False), "net": sdk(network=True)}
+    servers = {"in": odd("reads"), "out": odd("reads", sandbox=False), "net": odd("reads", network=True)}
     async with opened(tmp_path / "ws", servers) as world:
         await world.bridge.settle(60)
         effects = {
             name: spec.side_effects
-            for name in ("mcp__in__add", "mcp__in__touch", "mcp__out__add", "mcp__net__add")
+            for name in ("mcp__in__look", "mcp__in__touch", "mcp__out__look", "mcp__net__look")
             if (spec := world.registry.get(name)) is not None
         }
         walled = {SideEffect.READ} if world.spawner.wall != "none" else {SideEffect.EXTERNAL}
-        assert effects["mcp__in__add"] == walled
+        assert effects["mcp__in__look"] == walled
         assert effects["mcp__in__touch"] == {SideEffect.EXTERNAL}
-        assert effects["mcp__out__add"] == effects["mcp__net__add"] == {SideEffect.EXTERNAL}
+        assert effects["mcp__out__look"] == effects["mcp__net__look"] == {SideEffect.EXTERNAL}
 
 
 async def test_a_server_writes_only_where_the_wall_lets_it(tmp_path: Path) -> None:
@@ -88,7 +101,7 @@ async def test_a_server_writes_only_where_the_wall_lets_it(tmp_path: Path) -> No
 
 
 async def test_a_server_that_dies_is_started_again_and_its_last_words_are_kept(tmp_path: Path) -> None:
-    async with opened(tmp_path / "ws", {"bench": sdk(sandbox=False)}) as world:
+    async with opened(tmp_path / "ws", {"bench": odd("dies", sandbox=False)}) as world:
         await world.bridge.settle(60)
         first = int((await world.call("mcp__bench__pid")).output)
         with pytest.raises(ToolFailure):
@@ -99,24 +112,6 @@ async def test_a_server_that_dies_is_started_again_and_its_last_words_are_kept(t
         assert status.restarts == 1
         assert "I am gone" in status.stderr
     assert not _alive(again)
-
-
-async def test_cancelling_a_call_leaves_the_server_in_use(tmp_path: Path) -> None:
-    async with opened(tmp_path / "ws", {"bench": sdk()}) as world:
-        await world.bridge.settle(60)
-        call = asyncio.create_task(world.call("mcp__bench__slow", seconds=30))
-        await until(lambda: world.progress)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert '"total": 3' in (await world.call("mcp__bench__add", a=1, b=2)).output
-
-
-async def test_arguments_are_checked_against_the_whole_schema(tmp_path: Path) -> None:
-    async with opened(tmp_path / "ws", {"bench": sdk()}) as world:
-        await world.bridge.settle(60)
-        with pytest.raises(ToolFailure, match="a: 'x' is not of type 'integer'"):
-            await world.call("mcp__bench__add", a="x", b=1)
 
 
 async def test_a_required_server_that_cannot_start_is_an_error_and_others_are_news(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def test_transparent_wrappers_neither_hide_nor_harm(
     "command",
     ["eval " * 5000 + "ls", "env --odd " * 300 + "ls", "uv run " * 200 + "ls", "nice " * 100 + "ls", "x" * 300_000,
      "ls;" * 20_000, "flock a " * 200 + "ls"],
+    ids=lambda command: command[:8],
 )  # fmt: skip
 def test_what_is_too_large_to_judge_is_denied_and_soon(tmp_path: Path, command: str) -> None:
     began = time.process_time()

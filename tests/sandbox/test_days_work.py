@@ -70,7 +70,11 @@ def index(tmp_path: Path) -> Iterator[int]:
     thread.join()
 
 
-@pytest.fixture(params=WALLS)
+_LIKE_BUBBLEWRAP = pytest.mark.slow if shutil.which("bwrap") else ()
+"""Bubblewrap raises the same namespaces, so a day's work behind both is for the long run."""
+
+
+@pytest.fixture(params=[pytest.param(w, marks=_LIKE_BUBBLEWRAP if w == "namespaces" else ()) for w in WALLS])
 def desk(request: pytest.FixtureRequest, tmp_path: Path, clean_environment: Path) -> Iterator[ProcessSpawner]:
     """An empty workspace, and a repository to clone in an added folder."""
     (clean_environment / "gitconfig").write_text("[user]\n\tname = T\n\temail = t@example.org\n")
