@@ -18,12 +18,13 @@ from textual.widgets import Input, OptionList
 
 from aar.config.paths import paths
 from aar.config.trust import TrustStore
+from aar.core.file_diffs import FileDiff
 from aar.runtime import models as runtime_models
 from aar.transports.tui.app import AarApp
 from aar.transports.tui.keys import shown_keys
 from aar.transports.tui.layout import Look
 from aar.transports.tui.screens.ask_text import AskText
-from aar.transports.tui.screens.diff_view import DiffView
+from aar.transports.tui.screens.diff_view import DiffView, file_line, hunk_lines
 from aar.transports.tui.screens.picker import Picker, Row, matches, row_contents
 from aar.transports.tui.screens.question import FirstRunScreen, TrustScreen
 from aar.transports.tui.screens.sessions import SessionPicker
@@ -391,11 +392,19 @@ async def test_a_change_is_shown_and_taken_back(project: Path) -> None:
         await pilot.press("f5")
         await until(pilot, lambda: isinstance(app.screen, DiffView) and "+ two" in screen_text(app))
         assert "a.txt +1 −0" in screen_text(app)
-        await pilot.press("r")
+        await pilot.press("R")
         await until(pilot, lambda: (project / "a.txt").read_text() == "one\n")
         await until(pilot, lambda: "No file is other" in screen_text(app))
         await pilot.press("q")
         await until(pilot, lambda: not isinstance(app.screen, DiffView))
+
+
+def test_files_without_lines_to_show_say_what_they_are() -> None:
+    binary = FileDiff("a.bin", "modify", b"\0", b"\1", True, ())
+    script = FileDiff("run", "modify", b"x", b"x", False, (), "executable")
+    assert file_line(binary, marked=False).plain.split() == ["a.bin", "binary"]
+    assert file_line(script, marked=False).plain.split() == ["run", "executable"]
+    assert "R takes the file back" in hunk_lines(script, 0)[0][0].plain
 
 
 # --- questions at the start ----------------------------------------------------------------------------------------

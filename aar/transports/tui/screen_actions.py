@@ -14,7 +14,6 @@ from aar.transports.tui.chrome import Chrome
 from aar.transports.tui.keys import KeyAction, flat, keymap, shown_keys
 from aar.transports.tui.layout import look_of
 from aar.transports.tui.one_line import one_line
-from aar.transports.tui.screens import NOT_SET
 from aar.transports.tui.theme_loader import theme_names
 
 if TYPE_CHECKING:
@@ -272,7 +271,7 @@ class ScreenActions(Chrome):
 
         query = at = ""
         while (conversation := self.conversation) is not None:
-            from aar.transports.tui.screen_data import setting_help, setting_rows
+            from aar.transports.tui.screen_data import NOT_SET, setting_help, setting_rows
 
             base = self._settings or conversation.runtime.base
             rows = await asyncio.to_thread(setting_rows, base)

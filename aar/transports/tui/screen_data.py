@@ -28,7 +28,6 @@ from aar.safety.sanitize import sanitize
 from aar.transports.tui.activity import tokens
 from aar.transports.tui.header import money
 from aar.transports.tui.one_line import one_line
-from aar.transports.tui.screens import NOT_SET
 from aar.transports.tui.screens.picker import Row
 
 if TYPE_CHECKING:
@@ -47,6 +46,8 @@ _LEAST_CHARS = 3
 _FOLLOWING = 12
 _SEARCH_DELAY_S = 0.1
 _LOG_LINES = 1000
+NOT_SET = "not set"
+"""Stands in the list of settings for one without a value."""
 _PLAIN_TYPES = (bool, int, float, str)
 
 
