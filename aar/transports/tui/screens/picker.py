@@ -154,7 +154,7 @@ class Picker(ModalScreen[Taken | None]):
     ) -> None:
         super().__init__()
         self._title, self._hint = title, hint
-        self.query_text = query
+        self.query_text: str = query
         self._rows = list(rows)
         self._found = [row for row in rows if matches(row, query)]
         self._at = next((row for row in self._found if at and row.key == at), None)
