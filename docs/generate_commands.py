@@ -14,25 +14,16 @@ from aar.commands.registry import GROUPS, commands
 PAGE = Path(__file__).resolve().parent / "commands.md"
 BEGIN = "<!-- tables: python docs/generate_commands.py --write -->"
 END = "<!-- end of tables -->"
-_TITLES = {
-    "session": "The session",
-    "model": "The model",
-    "work": "Work",
-    "safety": "What may run, and why",
-    "look": "Looking around",
-    "screen": "The screen",
-    "more": "More",
-}
 
 
 def tables() -> str:
     """Return a table for each group of commands."""
     parts: list[str] = []
-    for group in GROUPS:
+    for group, title in GROUPS.items():
         rows = [_row(command) for command in commands() if command.group == group]
         if rows:
             head = "| command | does | for example |\n|---|---|---|"
-            parts.append("\n".join((f"### {_TITLES[group]}", "", head, *rows, "")))
+            parts.append("\n".join((f"### {title}", "", head, *rows, "")))
     return "\n".join(parts)
 
 

@@ -61,7 +61,7 @@ async def _agents(context: Context, argument: str) -> Result:
     )
     if not rows:
         return Text("No agent has worked for this one yet.")
-    return Table("Agents of this session", ("ID", "STATE", "TASK"), rows)
+    return Table("Agents of this session", ("id", "state", "task"), rows)
 
 
 async def _skills(context: Context, argument: str) -> Result:
@@ -72,7 +72,7 @@ async def _skills(context: Context, argument: str) -> Result:
     rows = tuple(
         (f"/{item.name}", one_line(item.description, 80), str(item.folder)) for item in skills.values()
     )
-    return Table("Skills", ("SKILL", "WHAT IT IS FOR", "FOLDER"), rows)
+    return Table("Skills", ("skill", "what it is for", "folder"), rows)
 
 
 def _completed(context: Context, text: str) -> Sequence[str]:

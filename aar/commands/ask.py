@@ -26,7 +26,8 @@ async def _btw(context: Context, argument: str) -> Result:
     prompt = f"<conversation>\n{said}\n</conversation>\n\nQuestion: {argument}" if said else argument
     answer = await jobs.ask_once(prompt, _SYSTEM, _MAX_TOKENS)
     count_cost(context.session, context.conversation.agent.budget, jobs, _AGENT)
-    told = f"{jobs.usage.total:,} tokens, {money(jobs.cost_usd)}; not part of the conversation"
+    cost = "price not known" if jobs.cost_usd is None else money(jobs.cost_usd)
+    told = f"{jobs.usage.total:,} tokens, {cost}; not part of the conversation"
     return Text(f"**{one_line(argument, 200)}**\n\n{answer.strip() or '(no answer)'}\n\n*{told}*")
 
 

@@ -29,7 +29,7 @@ class Table:
 
     Attributes:
         title: What it shows, in a few words.
-        columns: Headings; empty: a list of facts, name and value.
+        columns: Headings; empty: a list of facts, name and value; a name without a value is a heading.
         rows: Each with as many cells as there are columns.
         note: A sentence below.
         right: Places of the columns that hold numbers.

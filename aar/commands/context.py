@@ -17,7 +17,7 @@ _PARTS = {
     "images": "images",
     "free": "free",
 }
-_BAR = 20
+_BAR = 12
 
 
 async def _context(context: Context, argument: str) -> Result:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aar.commands.base import Command, Context, Failure, Result, Submit, Table, Text, need_idle, one_line
+from aar.commands.base import (
+    Command,
+    Context,
+    Failure,
+    Result,
+    Submit,
+    Table,
+    Text,
+    need_idle,
+    need_no_argument,
+    one_line,
+)
 from aar.commands.registry import Registry
+from aar.extensions.hooks_config import AfterEdit, Hook
 from aar.protocol.errors import UsageError
 
 if TYPE_CHECKING:
@@ -109,7 +122,7 @@ async def _extensions(context: Context, argument: str) -> Result:
     rows += [(item.name, item.tier, "overridden", "") for item in manager.discovery.overridden]
     if not rows:
         return Text("There are no extensions; docs/extensions.md tells how one is made.")
-    return Table("Extensions", ("NAME", "FROM", "STATE", "BRINGS"), tuple(rows))
+    return Table("Extensions", ("name", "from", "state", "brings"), tuple(rows))
 
 
 def brings(extension: Extension) -> str:
@@ -126,6 +139,30 @@ def brings(extension: Extension) -> str:
         ("part", tuple(found.parts)),
     )
     return ", ".join(f"{len(items)} {name}{'s' * (len(items) != 1)}" for name, items in parts if items)
+
+
+async def _hooks(context: Context, argument: str) -> Result:
+    """List the hooks of user, project and extensions, with what each runs."""
+    from aar.runtime.hooks import load_hooks
+
+    need_no_argument(argument, "hooks")
+    base, extensions = context.runtime.base, context.runtime.extras.extensions
+    hooks, edits, problems = await asyncio.to_thread(load_hooks, base)
+    rows = [(hook.event, hook.matcher or "all", one_line(hook.command), _whose(hook)) for hook in hooks]
+    rows += [("after_edit", edit.glob, one_line(edit.command), _whose(edit)) for edit in edits]
+    rows += [
+        (entry.event, entry.tools or "all", entry.function.__name__, f"extension {extension.name}")
+        for extension in extensions.extensions
+        for entry in extension.registered.hooks
+    ]
+    if not rows:
+        return Text(" ".join(["There are no hooks; docs/hooks.md tells how one is made.", *problems]))
+    return Table("Hooks", ("when", "for", "runs", "from"), tuple(rows), " ".join(problems))
+
+
+def _whose(hook: Hook | AfterEdit) -> str:
+    theirs = " (Claude Code)" if isinstance(hook, Hook) and hook.claude else ""
+    return ("the project" if hook.project else "you") + theirs
 
 
 async def _panels(context: Context, argument: str) -> Result:
@@ -166,6 +203,7 @@ def commands() -> tuple[Command, ...]:
             group="more",
             example="/reload",
         ),
+        Command("hooks", "List the hooks: what runs on which events.", _hooks, group="look"),
         Command("extensions", "List the extensions.", _extensions, group="look", example="/extensions"),
         Command(
             "panels",

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 _SCOPES = ("both", "files", "conversation")
 _GOING = {"both": "Files and conversation", "files": "Files only", "conversation": "Conversation only"}
 _CONFLICTS = {"force": "force", "keep-both": "keep_both"}
+_KINDS = {"auto": "before a change", "undo": "before an undo", "redo": "before a redo", "manual": "yours"}
 _MOST = 30
+_MOST_INLINE = 3
 _MOST_PROMPTS = 200
 
 
@@ -104,6 +106,11 @@ def _told(report: UndoReport, line: str) -> Result:
     verb = {"undo": "Undone", "redo": "Done again"}[report.kind]
     parts = [f"**{verb}**: {_GOING[report.scope].lower()}."]
     restored = "Files put back" if report.kind == "undo" else "Files changed again"
+    others = (report.beside, report.left_alone, report.not_kept, report.problems, report.irreversible)
+    if len(report.restored) <= _MOST_INLINE and not any(others):
+        names = ", ".join(f"`{path}`" for path in report.restored)
+        back = " /redo takes it back." if report.kind == "undo" else ""
+        return Text(f"{parts[0]}{f' {restored}: {names}.' if names else ''}{back}")
     for title, lines in (
         (restored, [f"`{path}`" for path in report.restored]),
         ("Your versions are in", [f"`{path}`" for path in report.beside.values()]),
@@ -138,9 +145,9 @@ async def _checkpoints(context: Context, argument: str) -> Result:
         return Text("There are no checkpoints of this session yet; aar makes one before it changes files.")
     items = tuple(
         ChoiceItem(
-            f"{_when(item.ts)} {one_line(item.label, 60) or item.kind}",
+            _when(item.ts),
             f"/checkpoints show {item.id}",
-            f"{item.kind} · {item.id}",
+            f"{one_line(item.label, 60) or _KINDS.get(item.kind, item.kind)} · {item.id}",
         )
         for item in found[:_MOST_PROMPTS]
     )

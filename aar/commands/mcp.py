@@ -59,7 +59,7 @@ def _all(bridge: MCPBridge) -> Result:
     )
     found = sum(len(link.tools) for link in bridge.links.values())
     note = f"{found} tools; the model searches for them." if bridge.searching else "/mcp NAME tells more."
-    return Table("MCP servers", ("NAME", "STATE", "TOOLS", "WHAT IS KNOWN"), rows, note, frozenset({2}))
+    return Table("MCP servers", ("name", "state", "tools", "what is known"), rows, note, frozenset({2}))
 
 
 def _one(bridge: MCPBridge, name: str) -> Result:

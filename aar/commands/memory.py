@@ -84,7 +84,7 @@ def _table(title: str, hits: Sequence[NoteHit], note: str) -> Table:
         )
         for hit in hits
     )
-    return Table(title, ("NAME", "SCOPE", "UPDATED", "TITLE", "TAGS", "DOUBTS"), rows, note)
+    return Table(title, ("name", "scope", "updated", "title", "tags", "doubts"), rows, note)
 
 
 async def _search(context: Context, argument: str) -> Result:
@@ -159,7 +159,7 @@ async def _check(context: Context, argument: str) -> Result:
     if not found:
         return Text(f"Nothing is doubtful (notes: {len(notes)}).")
     rows = tuple((item.note.name, item.kind, item.sentence) for item in found)
-    return Table("Doubtful notes", ("NOTE", "KIND", "WHAT"), rows)
+    return Table("Doubtful notes", ("note", "kind", "what"), rows)
 
 
 async def _accept(context: Context, argument: str) -> Result:

@@ -22,6 +22,8 @@ _DEFAULT = "default"
 
 async def _model(context: Context, argument: str) -> Result:
     """Show the models to choose from, or take one."""
+    from aar.runtime.model_names import doubt
+
     runtime = context.runtime
     if not argument:
         return await asyncio.to_thread(_models, context)
@@ -34,7 +36,9 @@ async def _model(context: Context, argument: str) -> Result:
         return Text(f"{name} answers already.")
     context.conversation.set_model(name)
     window = runtime.active.capabilities.context_window
-    return Text(f"{name} answers from now on ({window:,} tokens of context).")
+    unsure = await asyncio.to_thread(doubt, runtime.base, name)
+    told = f"{name} answers from now on ({window:,} tokens of context)."
+    return Text(f"{told}\n\n{unsure}" if unsure else told)
 
 
 def _names(context: Context) -> list[str]:
@@ -111,8 +115,9 @@ async def _think(context: Context, argument: str) -> Result:
     if argument.replace(",", "").replace("_", "").isdigit():
         level = int(argument.replace(",", "").replace("_", ""))
     elif level is not None and level not in levels:
-        known = ", ".join((_DEFAULT, *levels)) if levels else f"{_DEFAULT} only, as it does not think"
-        return Failure(f"{name} takes the levels {known}.")
+        if not levels:
+            return Failure(f"{name} does not think before it answers: there is no level to choose.")
+        return Failure(f"{name} takes one of {', '.join((_DEFAULT, *levels))}, or a number of tokens.")
     context.conversation.set_reasoning(level)
     return Text(f"Thinking: {argument}, from the next run on.")
 

@@ -23,6 +23,7 @@ from aar.protocol.errors import ToolFailure, UsageError
 
 _VERBS = ("show", "edit", "approve", "run", "skip", "save", "mermaid", "drop", "set")
 _BARE = frozenset({"show", "edit", "run", "mermaid", "drop"})
+_NO_GOAL = 'There is no goal. /goal "pytest -q" PROMPT works until that command passes.'
 _GOAL = """\
 Work until this check passes: {goal}
 
@@ -206,7 +207,7 @@ async def _goal(context: Context, argument: str) -> Result:
 
     conversation, goal = context.conversation, context.session.totals.goal
     if not argument:
-        return Text(f"Runs go on until this passes: `{goal}`." if goal else "There is no goal.")
+        return Text(f"Runs go on until this passes: `{goal}`." if goal else _NO_GOAL)
     need_idle(context)
     if argument.lower() in ("off", "none"):
         conversation.set_goal(None)

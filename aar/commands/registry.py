@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from aar.commands.base import Command, Context, Failure, Result
 from aar.protocol.errors import AarError, UsageError
 
-GROUPS = ("session", "model", "work", "safety", "look", "screen", "more")
-"""Headings of the help, in order."""
+GROUPS: Mapping[str, str] = {
+    "session": "The session",
+    "model": "The model",
+    "work": "Work",
+    "safety": "What may run, and why",
+    "look": "Looking around",
+    "screen": "The screen",
+    "more": "More",
+}
+"""Groups of commands with their headings in the help, in order."""
 
 
 @cache
@@ -65,7 +73,8 @@ def commands() -> tuple[Command, ...]:
         voice,
     )
     found = [command for family in families for command in family.commands()]
-    return tuple(sorted(found, key=lambda command: GROUPS.index(command.group)))
+    order = list(GROUPS)
+    return tuple(sorted(found, key=lambda command: order.index(command.group)))
 
 
 def find(name: str) -> Command | None:

@@ -289,7 +289,7 @@ async def _route(context: Context, argument: str) -> Result:
     rows = tuple(
         (str(at), item.match.pattern, item.agent or "", item.model or "") for at, item in enumerate(routes, 1)
     )
-    return Table(f"The router is {state}", ("RULE", "PROMPTS WITH", "AGENT", "MODEL"), rows, small)
+    return Table(f"The router is {state}", ("rule", "prompts with", "agent", "model"), rows, small)
 
 
 def _agent_names(context: Context, text: str) -> Sequence[str]:

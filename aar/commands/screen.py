@@ -59,7 +59,8 @@ def _move(context: Context, word: str, number: int) -> Result:
     queue = context.conversation.agent.queue
     prompts = list(queue.prompts)
     if not 1 <= number <= len(prompts):
-        raise UsageError(f"There is no prompt {number}; {len(prompts)} wait.")
+        waiting = f"{len(prompts)} wait{'s' * (len(prompts) == 1)}" if prompts else "none waits"
+        raise UsageError(f"There is no prompt {number}; {waiting}.")
     prompt = prompts.pop(number - 1)
     queue.replace(prompts if word == "drop" else [prompt, *prompts])
     return Text(f"{'Dropped' if word == 'drop' else 'First now'}: {one_line(words(prompt))}")
@@ -88,6 +89,8 @@ def commands() -> list[Command]:
         Command("keys", "Show the keys.", _action("keys"), group="screen", action="keys"),
         Command("layout", "Choose which parts of the screen are shown.", _action("layout"), usage="[PART]",
                 group="screen", action="layout"),
+        Command("settings", "Look through all settings, and change them in your config file.",
+                _action("settings"), group="screen", aliases=("config",), action="settings"),
         Command("quit", "Leave; the session is kept.", _action("quit"), group="screen",
                 aliases=("exit", "q"), action="quit"),
     ]  # fmt: skip

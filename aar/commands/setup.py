@@ -16,6 +16,7 @@ from aar.commands.base import (
     need_no_argument,
     starting_with,
 )
+from aar.commands.registry import GROUPS
 
 _LOG_LINES = 60
 _MAX_LOG_LINES = 2000
@@ -35,9 +36,13 @@ async def _help(context: Context, argument: str) -> Result:
         if command.example:
             lines += ["", f"Example: `{command.example}`"]
         return Text("\n".join(lines))
-    rows = tuple((item.title, item.summary) for item in context.registry.all(context))
-    note = "@file shows a file to the model. /help NAME tells more about one command."
-    return Table("Commands", (), rows, note)
+    rows: list[tuple[str, str]] = []
+    usable = context.registry.all(context)
+    for group, title in GROUPS.items():
+        found = [(f"/{item.name}", item.summary) for item in usable if item.group == group]
+        rows += [(title, ""), *found] if found else []
+    note = "/help NAME tells what may follow a command. @file shows a file to the model, !command runs one."
+    return Table("Commands", (), tuple(rows), note)
 
 
 async def _tools(context: Context, argument: str) -> Result:

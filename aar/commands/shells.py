@@ -25,7 +25,7 @@ async def _shells(context: Context, argument: str) -> Result:
         )
         if not rows:
             return Text("No command runs in the background.")
-        return Table("Background commands", ("ID", "STATE", "LAST LINE"), rows, "/shells ID shows more.")
+        return Table("Background commands", ("id", "state", "last line"), rows, "/shells ID shows more.")
     process = background.get(name)
     if process is None:
         known = f"there are: {', '.join(background)}" if background else "there are none"

@@ -146,7 +146,10 @@ class Team:
             return f"waits, {ahead} before it" if ahead else "waits, the next"
         if child.agent.running or _waits(child):
             return "works"
-        return str(child.result.stop_reason) if child.result is not None else "ended"
+        if child.result is None:
+            return "ended"
+        reason = child.result.stop_reason
+        return "done" if reason in (StopReason.END_TURN, StopReason.VERIFIED) else str(reason)
 
     @property
     def working(self) -> list[Child]:

@@ -219,7 +219,7 @@ async def test_a_paste_of_several_lines_is_one_prompt(tmp_path: Path) -> None:
 async def test_commands_are_answered_as_lines_and_never_sent(tmp_path: Path) -> None:
     async with chatting(tmp_path, {"text": "ok"}) as chat:
         assert "branch" in await chat.say("/status", "wall")
-        assert "/model [PROVIDER/MODEL]" in await chat.say("/help", "/why")
+        assert "Choose the model that answers." in await chat.say("/help", "/why")
         assert "/status" in await chat.say("/statsu", "Did you mean")
         assert "cannot be used here" in await chat.say("/theme", "here")
         await chat.say("/etc/hosts is what?", "ok\n")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aar.transports.cli.doctor_checks import _terminal
 from tests.cli.support import aar, script, stored
 from tests.support.model_server import Reply, model_server
 
@@ -194,3 +196,8 @@ def test_an_archive_overwrites_nothing_and_has_a_name_of_its_own(project: Path) 
     told = aar("doctor", "--json", "--bundle", cwd=project).json
     assert told["bundle"].startswith("aar-doctor-")
     assert tarfile.is_tarfile(project / told["bundle"])
+
+
+def test_the_terminal_is_looked_at_though_a_screen_holds_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", object())
+    assert _terminal().status == "ok"

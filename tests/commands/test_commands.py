@@ -43,7 +43,9 @@ async def test_every_command_answers_without_words_and_with_nonsense(tmp_path: P
 
 async def test_help_lists_all_and_tells_of_one(tmp_path: Path) -> None:
     async with desk(tmp_path) as at:
-        assert "/model [PROVIDER/MODEL]" in cells(await at.run("/help"))
+        listed = cells(await at.run("/help"))
+        assert "/model" in listed
+        assert listed["The model"] == ""
         assert "ollama" in text(await at.run("/help /model"))
         assert "/permissions" in refusal(await at.run("/help permision"))
 
@@ -124,7 +126,7 @@ async def test_the_model_is_changed_by_full_and_by_short_name(tmp_path: Path) ->
 async def test_thinking_is_set_to_what_the_model_takes(tmp_path: Path) -> None:
     async with desk(tmp_path) as at:
         assert "does not think" in text(await at.run("/think"))
-        assert "default only" in refusal(await at.run("/think high"))
+        assert "no level to choose" in refusal(await at.run("/think high"))
         await at.run("/model ollama/qwen3-coder:480b")
         await at.run("/think 2000")
         assert at.context.runtime.reasoning == 2000
@@ -254,7 +256,7 @@ async def test_checkpoints_are_made_listed_shown_and_restored(tmp_path: Path) ->
         file.write_text("two\n")
         listed = await at.run("/checkpoints")
         assert isinstance(listed, Choice)
-        assert "before the storm" in listed.items[0].label
+        assert "before the storm" in listed.items[0].detail
         assert "+two" in text(await at.run(listed.items[0].command))
         assert text(await at.run(f"/checkpoints restore {made} force"))
         assert file.read_text() == "one\n"
@@ -412,3 +414,15 @@ async def test_a_command_says_nothing_to_the_model(tmp_path: Path) -> None:
             await at.run(line)
         assert not [event for event in at.talk.session.events() if isinstance(event, UserMessage)]
         assert isinstance(at, Desk)
+
+
+async def test_hooks_are_listed_with_what_they_run_and_whose_they_are(tmp_path: Path) -> None:
+    hooks = "hooks.before_tool=[{command='./check \\u001b[2J', matcher='bash'}]"
+    async with desk(tmp_path, sets=(hooks, "hooks.after_edit=['ruff']")) as at:
+        table = await at.run("/hooks")
+        assert isinstance(table, Table)
+        assert [row[0] for row in table.rows] == ["before_tool", "after_edit"]
+        assert table.rows[0][1] == "bash"
+        assert table.rows[0][3] == "you"
+    async with desk(tmp_path) as at:
+        assert "docs/hooks.md" in text(await at.run("/hooks"))

@@ -278,3 +278,27 @@ async def test_the_list_of_prompts_names_them_without_their_attached_files(proje
         await until(pilot, lambda: "look at @a.txt please  the last one" in screen_text(pilot.app))
         assert "one\n" in words(pilot)[0], "the file was attached"
         assert "<file" not in screen_text(pilot.app)
+
+
+def test_a_table_too_narrow_for_its_words_is_a_list_of_facts() -> None:
+    table = Table(
+        "Cost",
+        ("model", "requests", "cost"),
+        (("scripted/scripted", "3", "$0.0000+"),),
+        right=frozenset({1, 2}),
+    )
+    wide = [line.text for line in lines_of(table, 60)]
+    assert wide[0].split() == ["model", "requests", "cost"]
+    narrow = [line.text.rstrip() for line in lines_of(table, 24)]
+    assert narrow == ["scripted/scripted", "requests  3", "cost      $0.0000+"]
+
+
+def test_a_fact_without_a_value_is_a_heading() -> None:
+    table = Table("Commands", (), (("Work", ""), ("/plan", "Plan."), ("More", ""), ("/reload", "Read.")))
+    assert [line.text for line in lines_of(table, 60)] == [
+        "Work",
+        "/plan    Plan.",
+        "",
+        "More",
+        "/reload  Read.",
+    ]

@@ -201,6 +201,24 @@ def test_status_tells_what_happens_and_what_it_cost() -> None:
     assert status.activity == ""
 
 
+def test_summing_up_on_request_is_shown_until_it_is_over() -> None:
+    presenter = Presenter()
+    presenter.take(StateEvent(state=AgentState.IDLE, seq=1))
+    assert not presenter.status.working
+    presenter.take(StateEvent(state=AgentState.COMPACTING, seq=2))
+    assert presenter.status.working
+    assert presenter.status.activity == "Compacting the conversation"
+    presenter.take(StateEvent(state=AgentState.IDLE, seq=3))
+    assert not presenter.status.working
+
+
+def test_the_same_answer_of_a_command_is_counted_and_not_repeated() -> None:
+    presenter = Presenter()
+    for _ in range(3):
+        presenter.add_local_notice("A run is under way.", "error")
+    assert [block.count for block in presenter.blocks] == [3]
+
+
 def test_an_interrupted_run_says_so_and_leaves_no_open_question() -> None:
     presenter = taken(
         StateEvent(state=AgentState.RUNNING, seq=1),

@@ -54,10 +54,14 @@ def get(key: str) -> None:
 def set_(key: str, value: str) -> None:
     """Change one setting in the user's config file; the rest of the file stays as it is."""
     from aar.config.edit import set_value
+    from aar.runtime.model_names import check_setting
 
     base = open_base()
+    doubt = check_setting(base, key, value)
     set_value(base.paths.user_config, key, value)
     click.echo(f"{key} is set in {base.paths.user_config}.")
+    if doubt:
+        click.echo(f"Warning: {doubt}", err=True)
 
 
 @config.command()

@@ -278,9 +278,11 @@ def _programs() -> Iterator[Check]:
 def _terminal() -> Check:
     size = shutil.get_terminal_size()
     term = os.environ.get("TERM", "unknown")
-    if not sys.stdout.isatty():
+    # The full screen puts something in the place of `sys.stdout` that is no file.
+    output = sys.__stdout__ or sys.stdout
+    if not output.isatty():
         return Check("terminal", "ok", f"standard output is no terminal ({term})")
-    encoding = (sys.stdout.encoding or "").lower()
+    encoding = (output.encoding or "").lower()
     if encoding not in ("utf-8", "utf8"):
         fix = "set LANG to a UTF-8 locale, such as C.UTF-8"
         return Check("terminal", "warn", f"{term}, {size.columns}x{size.lines}, {encoding}", fix)

@@ -157,10 +157,12 @@ class CommandController:
             case Choice():
                 self._choose(result)
             case Submit():
-                if result.note:
-                    self._tell(results.passing_text(result.note))
                 assert self._context is not None
-                self._context.conversation.submit(result.content())
+                conversation = self._context.conversation
+                waits = " It waits until this run is over." if conversation.running else ""
+                if result.note or waits:
+                    self._tell(results.passing_text(f"{result.note}{waits}".strip()))
+                (conversation.enqueue if waits else conversation.submit)(result.content())
             case _:
                 await self._act(result)
         self._refresh()
@@ -216,6 +218,7 @@ class CommandController:
             "fill": self._app.prompting.area.set_text,
             "theme": lambda name: self._app.action_show_themes(name),
             "keys": lambda words: self._app.action_show_keys(),
+            "settings": lambda words: self._app.action_show_settings(),
             "layout": lambda part: self._app.action_show_layout(part),
         }
 

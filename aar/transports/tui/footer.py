@@ -15,6 +15,8 @@ from aar.transports.tui.textual_private import watch_bindings
 
 _FIRST = ("approval.", "confirm.", "prompt.", "app.interrupt")
 _LAST = ("app.",)
+_OWN = ("sessions.",)
+_CLOSING = "close"
 _MAX_STATUS = 200
 
 
@@ -41,7 +43,9 @@ def shown_bindings(active: Mapping[str, ActiveBinding], *, working: bool = True)
 def _rank(name: str) -> int:
     if name.startswith(_FIRST):
         return 0
-    return 2 if name.startswith(_LAST) else 1
+    if name.endswith(f".{_CLOSING}"):
+        return 4
+    return 3 if name.startswith(_LAST) else 2 if name.startswith(_OWN) else 1
 
 
 def footer_line(items: Sequence[tuple[str, str]], status: str, width: int, mode: str = "") -> Content:
@@ -50,12 +54,17 @@ def footer_line(items: Sequence[tuple[str, str]], status: str, width: int, mode:
     right = Content.styled(shown, "$text-muted").truncate(max(0, width // 2), ellipsis=True)
     room = width - (right.cell_length + 2 if shown else 0)
     line = Content.styled(mode, "bold $success" if mode == "NORMAL" else "$text-muted")
-    for key, label in items:
-        gap = "   " if line.cell_length else ""
-        item = Content.styled(f"{gap}{key}", "$primary") + Content.styled(f" {label}", "$text-muted")
-        if line.cell_length + item.cell_length > room:
+    drawn = [
+        Content.styled(f"   {key}", "$primary") + Content.styled(f" {label}", "$text-muted")
+        for key, label in items
+    ]
+    # How a screen is left is always told.
+    closing = drawn.pop() if items and items[-1][1] == _CLOSING else Content("")
+    for item in drawn:
+        if line.cell_length + item.cell_length + closing.cell_length > room + (0 if line.cell_length else 3):
             break
-        line += item
+        line += item if line.cell_length else item[3:]
+    line += closing if line.cell_length else closing[3:]
     space = width - line.cell_length - right.cell_length
     return line + Content(" " * max(0, space)) + right if shown else line
 

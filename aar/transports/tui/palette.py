@@ -20,7 +20,7 @@ class Palette(Picker):
 
     def __init__(self, commands: Sequence[Command]) -> None:
         rows = [
-            Row(command.name, command.title, command.summary, search=" ".join(command.aliases))
+            Row(command.name, f"/{command.name}", command.summary, search=" ".join(command.aliases))
             for command in commands
         ]
         super().__init__("Commands", rows, hint="Enter runs the command, or puts it into the prompt.")

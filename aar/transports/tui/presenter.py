@@ -188,7 +188,12 @@ class Presenter:
             self._view.changes.status = True
 
     def add_local_notice(self, message: str, level: str = "info") -> None:
-        """Show a line that is no event: the answer of a command of this screen."""
+        """Show the answer of a command of this screen, which is no event; the same once more is counted."""
+        last = self.blocks[-1] if self.blocks else None
+        if isinstance(last, NoticeBlock) and last.message == message:
+            last.count += 1
+            self._view.touch(last)
+            return
         self._view.append(
             NoticeBlock(self._view.key(), level="error" if level == "error" else "info", message=message)
         )
@@ -357,11 +362,15 @@ class Presenter:
         before, status.state, status.stop_reason = status.state, event.state, event.stop_reason
         if event.stop_reason is not None:
             self._ended(event)
-        elif status.run_since is None:
-            status.run_since, status.run_tokens = self._view.clock(), 0
-            self._view.do("Working")
-        elif event.state is not before and event.state is AgentState.COMPACTING:
-            self._view.do("Compacting the conversation")
+        elif event.state is AgentState.IDLE:
+            # What was no run is over: summing up on request.
+            self._settle()
+        else:
+            if status.run_since is None:
+                status.run_since, status.run_tokens = self._view.clock(), 0
+                self._view.do("Working")
+            if event.state is not before and event.state is AgentState.COMPACTING:
+                self._view.do("Compacting the conversation")
         self._view.changes.status = True
 
     def _ended(self, event: StateEvent) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _MOST_PASSING = 160
 _MOST_NAME = 36
+_MOST_WORD = 24
+_GAP = 2
 _LEAST_WIDTH = 20
 
 
@@ -52,18 +55,41 @@ def lines_of(result: Text | Table, width: int) -> list[Line]:
 
 
 def _columns(table: Table, width: int) -> list[Line]:
+    words = [
+        max((min(cell_len(word), _MOST_WORD) for row in (table.columns, *table.rows)
+             for word in (row[place].split() if place not in table.right else [row[place]])), default=1)
+        for place in range(len(table.columns))
+    ]  # fmt: skip
+    if sum(words) + _GAP * (len(words) - 1) > width:
+        return _records(table, width)
     head = [[(clean(name), "muted")] for name in table.columns]
     rows = [[[(clean(cell), "")] for cell in row] for row in table.rows]
     aligns = ["right" if place in table.right else "left" for place in range(len(table.columns))]
     return render_table([head, *rows], aligns, width)
 
 
+def _records(table: Table, width: int) -> list[Line]:
+    """Draw each row below the other, as a list of facts: columns would break words and numbers."""
+    lines: list[Line] = []
+    for row in table.rows:
+        first, *cells = row
+        facts = tuple(zip(table.columns[1:], cells, strict=True))
+        told = tuple((name, cell) for name, cell in facts if cell)
+        lines += [Line()] if lines else []
+        lines += _facts(replace(table, columns=(), rows=((first, ""), *told)), width)
+    return lines
+
+
 def _facts(table: Table, width: int) -> list[Line]:
-    """Draw names with their values; a name that is long stands on a line of its own."""
+    """Draw names with their values; a name that is long, or has no value, stands on a line of its own."""
     names = [clean(row[0]) for row in table.rows]
-    size = min(max((cell_len(name) for name in names), default=0), _MOST_NAME, max(8, width // 2))
+    sizes = [cell_len(name) for name, row in zip(names, table.rows, strict=True) if any(row[1:])]
+    size = min(max(sizes, default=0), _MOST_NAME, max(8, width // 2))
     lines: list[Line] = []
     for name, row in zip(names, table.rows, strict=True):
+        if not any(row[1:]):
+            lines += [*([Line()] if lines else []), *wrap([(name, "heading")], width)]
+            continue
         value = wrap([(clean(row[1] if len(row) > 1 else ""), "")], max(width - size - 2, 8))
         fits = cell_len(name) <= size
         first = ((name + " " * (size - cell_len(name) + 2), "strong"), *(value[0].runs if value else ()))

@@ -13,6 +13,7 @@ from aar.protocol.errors import AarError, ConfigurationError
 from aar.transports.tui.chrome import Chrome
 from aar.transports.tui.keys import KeyAction, flat, keymap, shown_keys
 from aar.transports.tui.layout import look_of
+from aar.transports.tui.one_line import one_line
 from aar.transports.tui.theme_loader import theme_names
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from aar.runtime.conversation import Conversation
     from aar.runtime.undo import Undo
 
+_SHOWN: dict[object, str] = {True: "shown", False: "hidden", "auto": "shown on wide terminals"}
 _LAYOUT_PARTS = ("header", "activity", "footer", "panel")
 
 
@@ -41,7 +43,11 @@ class ScreenActions(Chrome):
         return None if self.connection is None else self.connection.conversation
 
     def _failed(self, error: Exception) -> None:
-        self.notify(str(error), severity="error", markup=False)
+        """Tell it where it stays to be read; over a screen that hides that place, for a moment."""
+        if len(self.screen_stack) == 1 and self.connection is not None:
+            self.tell(one_line(str(error)), "error")
+        else:
+            self.notify(str(error), severity="error", markup=False)
 
     def _not_yet(self) -> None:
         self.notify("aar is still opening the session.", markup=False)
@@ -84,14 +90,14 @@ class ScreenActions(Chrome):
 
     @work(exclusive=True, group="screen")
     async def action_show_sessions(self) -> None:
-        """Go on with another session, or with a copy of one."""
-        from aar.transports.tui.screens.picker import Picker
+        """Go on with another session, or with a copy of one; rename and delete sessions."""
+        from aar.transports.tui.screens.sessions import SessionPicker, SessionsDoor
 
         conversation = self.conversation
         if conversation is None:
             self._not_yet()
             return
-        from aar.transports.tui.screen_data import SessionFinder, session_rows
+        from aar.transports.tui.screen_data import SessionFinder, rename_session, session_rows
 
         runtime = conversation.runtime
         finder = SessionFinder(runtime)
@@ -99,9 +105,21 @@ class ScreenActions(Chrome):
         async def preview(key: str) -> Content:
             return await asyncio.to_thread(finder.preview, key)
 
+        async def rename(key: str, title: str) -> str:
+            if key != conversation.session.session_id:
+                return await asyncio.to_thread(rename_session, runtime, key, title)
+            conversation.session.rename(title)
+            return title
+
+        async def delete(key: str) -> None:
+            if key == conversation.session.session_id:
+                raise ConfigurationError(
+                    "This is the open session; begin another one (/clear), then delete it."
+                )
+            await asyncio.to_thread(runtime.store.delete, key)
+
         rows = await asyncio.to_thread(session_rows, runtime, conversation.session.session_id)
-        hint = "Enter goes on with the marked session, Ctrl+O with a copy of it."
-        picker = Picker("Sessions", rows, hint=hint, preview=preview, searching=finder.rows)
+        picker = SessionPicker(rows, SessionsDoor(preview, finder.rows, rename, delete))
         taken = await self.push_screen_wait(picker)
         if taken is None:
             return
@@ -129,7 +147,7 @@ class ScreenActions(Chrome):
         current = active.name
         rows = await asyncio.to_thread(model_rows, base, active)
         hint = "Enter takes the model, Ctrl+O asks how much it shall think too."
-        taken = await self.push_screen_wait(Picker("Model", rows, hint=hint))
+        taken = await self.push_screen_wait(Picker("Model", rows, hint=hint, alternative=True))
         if taken is None:
             return
         try:
@@ -251,27 +269,36 @@ class ScreenActions(Chrome):
         from aar.transports.tui.screens.ask_text import AskText
         from aar.transports.tui.screens.picker import Picker
 
+        query = at = ""
         while (conversation := self.conversation) is not None:
-            from aar.transports.tui.screen_data import setting_rows
+            from aar.transports.tui.screen_data import NOT_SET, setting_help, setting_rows
 
             base = self._settings or conversation.runtime.base
             rows = await asyncio.to_thread(setting_rows, base)
-            hint = (
-                f"Written to {base.paths.user_config}. Those under tui act at once, others at the next start."
-            )
-            taken = await self.push_screen_wait(Picker("Settings", rows, hint=hint))
+            told = {row.key: setting_help(row) for row in rows}
+
+            async def preview(key: str, told: dict[str, str] = told) -> Content:
+                return Content(told[key])
+
+            hint = f"Kept in {base.paths.user_config}; those of tui act at once, others at the next start."
+            picker = Picker("Settings", rows, hint=hint, preview=preview, query=query, at=at)
+            taken = await self.push_screen_wait(picker)
             if taken is None:
                 return
-            row = next(row for row in rows if row.key == taken.key)
-            value = "" if row.detail == "not set" else row.detail
-            text = await self.push_screen_wait(
-                AskText(taken.key, "A TOML value; what is none is text.", value)
-            )
-            if text is not None and text != value:
+            query, at = picker.query_text, taken.key
+            row = next(row for row in rows if row.key == at)
+            value = text = "" if row.detail == NOT_SET else row.detail
+            warning = ""
+            while True:
+                ask = AskText(at, told[at], text, warning=warning)
+                text = await self.push_screen_wait(ask) or value
+                if text == value:
+                    break
                 try:
-                    await self._keep(taken.key, text)
+                    await self._keep(at, text)
+                    break
                 except AarError as error:
-                    self._failed(error)
+                    warning = one_line(str(error))
 
     async def _keep(self, key: str, text: str) -> None:
         """Write a setting, and take it over where it is one of the screen."""
@@ -279,7 +306,11 @@ class ScreenActions(Chrome):
             return
         from aar.transports.tui.screen_data import reread, write_setting
 
-        await asyncio.to_thread(write_setting, self.conversation.runtime.base, key, text)
+        doubt = await asyncio.to_thread(
+            write_setting, self._settings or self.conversation.runtime.base, key, text
+        )
+        if doubt:
+            self.notify(doubt, severity="warning", markup=False)
         self._settings = await asyncio.to_thread(reread, self.options)
         if key.startswith("tui."):
             self.apply_look(look_of(self._settings.config.tui))
@@ -295,7 +326,7 @@ class ScreenActions(Chrome):
                 Row(
                     name,
                     name,
-                    "shown" if getattr(layout, name) is True else str(getattr(layout, name)).lower(),
+                    _SHOWN.get(getattr(layout, name), str(getattr(layout, name))),
                 )
                 for name in _LAYOUT_PARTS
             ]
@@ -305,7 +336,8 @@ class ScreenActions(Chrome):
             part = taken.key if taken is not None else ""
         if part not in _LAYOUT_PARTS:
             if part:
-                self.notify(f"There is no part {part!r}; there are {', '.join(_LAYOUT_PARTS)}.", markup=False)
+                known = ", ".join(_LAYOUT_PARTS)
+                self._failed(ConfigurationError(f"There is no part {part!r}; there are {known}."))
             return
         now = getattr(layout, part)
         shown = layout.has_panel(self.size.width, self._panel_wanted) if part == "panel" else bool(now)

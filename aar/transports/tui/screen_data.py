@@ -41,10 +41,13 @@ _PREVIEW_EVENTS = 120
 _PREVIEW_CHARS = 400
 _MOST_SESSIONS = 1000
 _MOST_HITS = 50
+_MOST_TITLE = 200
 _LEAST_CHARS = 3
 _FOLLOWING = 12
 _SEARCH_DELAY_S = 0.1
 _LOG_LINES = 1000
+NOT_SET = "not set"
+"""Stands in the list of settings for one without a value."""
 _PLAIN_TYPES = (bool, int, float, str)
 
 
@@ -59,13 +62,18 @@ def session_rows(runtime: Runtime, current: str) -> list[Row]:
     return [
         Row(
             info.id,
-            info.title or "(no prompt yet)",
-            "  ".join(part for part in (ago(info.updated), _place(info.cwd, here)) if part),
-            search=f"{info.id} {info.model} {info.cwd}",
+            _title_line(info.title),
+            _place(info.cwd, here),
+            ago(info.updated),
+            f"{info.id} {info.model} {info.cwd}",
             mark=info.id == current,
         )
         for info in infos
     ]
+
+
+def _title_line(title: str | None) -> str:
+    return " ".join((title or "").split()) or "(no prompt yet)"
 
 
 def _place(cwd: str, here: str) -> str:
@@ -73,18 +81,35 @@ def _place(cwd: str, here: str) -> str:
 
 
 def ago(stamp: str, now: datetime | None = None) -> str:
-    """Return how long ago an RFC 3339 time was, in few words."""
+    """Return how long ago an RFC 3339 time was, in a few letters: ``3 min``, ``2 h``, ``5 days``."""
     try:
         then = datetime.fromisoformat(stamp)
     except ValueError:
         return ""
     then = then if then.tzinfo else then.replace(tzinfo=UTC)
     seconds = max(0.0, ((now or datetime.now(UTC)) - then).total_seconds())
-    for size, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+    for size, name in ((86_400, "day"), (3600, "h"), (60, "min")):
         if seconds >= size:
             count = int(seconds // size)
-            return f"{count} {name}{'s' * (count != 1)} ago"
-    return "just now"
+            return f"{count} {name}{'s' * (count != 1 and name == 'day')}"
+    return "now"
+
+
+def rename_session(runtime: Runtime, session_id: str, title: str) -> str:
+    """Give a stored session that is not open another title; return it as it is kept.
+
+    Raises:
+        AarError: It is open somewhere, or cannot be written.
+    """
+    from aar.core.session import Session
+
+    title = one_line(title)[:_MOST_TITLE]
+    session = Session.resume(runtime.store, session_id)
+    try:
+        session.rename(title)
+    finally:
+        session.close()
+    return title
 
 
 def session_preview(runtime: Runtime, session_id: str) -> Content:
@@ -149,8 +174,8 @@ class SessionFinder:
 
 def _hit_row(hit: Hit, here: str) -> Row:
     info = hit.session
-    detail = "  ".join(part for part in (hit.plain, ago(info.updated), _place(info.cwd, here)) if part)
-    return Row(info.id, info.title or "(no prompt yet)", detail)
+    detail = "  ".join(part for part in (_place(info.cwd, here), hit.plain) if part)
+    return Row(info.id, _title_line(info.title), detail, ago(info.updated))
 
 
 def _line_of(event: Event) -> Content | None:
@@ -261,19 +286,34 @@ def level_rows(name: str, current: str | int | None) -> list[Row]:
 
 
 def setting_rows(base: Base) -> list[Row]:
-    """Return all settings that have a plain value, with where each comes from."""
+    """Return all settings that have a plain value; what each does is found by a search, too."""
+    from aar.config.describe import docs
+
     rows: list[Row] = []
+    told = {name: fields for name, (_, fields) in docs().items()}
     for section in type(base.config).model_fields:
-        _collect(rows, base, section, getattr(base.config, section))
+        _collect(rows, told, section, getattr(base.config, section))
     return rows
 
 
-def _collect(rows: list[Row], base: Base, key: str, value: Any) -> None:
-    if isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            _collect(rows, base, f"{key}.{name}", getattr(value, name))
-    elif value is None or isinstance(value, (*_PLAIN_TYPES, tuple)):
-        rows.append(Row(key, key, toml_text(cast("object", value)) or "not set"))
+def setting_help(row: Row) -> str:
+    """Return what the setting of a row does."""
+    return row.search or "A TOML value; what is none is text."
+
+
+def _collect(rows: list[Row], told: Mapping[str, Mapping[str, str]], key: str, section: Any) -> None:
+    if not isinstance(section, BaseModel):
+        return
+    for name, field in type(section).model_fields.items():
+        value, inner = getattr(section, name), f"{key}.{name}"
+        if isinstance(value, BaseModel):
+            _collect(rows, told, inner, value)
+        elif value is None or isinstance(value, (*_PLAIN_TYPES, tuple)):
+            usual = toml_text(field.get_default(call_default_factory=False))
+            about = told.get(type(section).__name__, {}).get(name, "").replace("`", "")
+            default = f"Default: {usual}." if usual else ""
+            help_ = " ".join(part for part in (about, default) if part)
+            rows.append(Row(inner, inner, toml_text(cast("object", value)) or NOT_SET, search=help_))
 
 
 def toml_text(value: object) -> str:
@@ -309,16 +349,19 @@ def _log_style(line: str) -> str:
     return "$warning" if " WARNING" in line else "$text-muted"
 
 
-def write_setting(base: Base, key: str, text: str) -> None:
-    """Write one setting into the user's config file.
+def write_setting(base: Base, key: str, text: str) -> str:
+    """Write one setting into the user's config file; return a sentence of doubt about it, or nothing.
 
     Raises:
         ConfigurationError: The key or value is wrong, or the file is.
         StorageError: The file cannot be written.
     """
     from aar.config.edit import set_value
+    from aar.runtime.model_names import check_setting
 
+    doubt = check_setting(base, key, text)
     set_value(base.paths.user_config, key, text)
+    return doubt
 
 
 def reread(options: Mapping[str, Any]) -> Base:

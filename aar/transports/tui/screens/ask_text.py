@@ -21,6 +21,7 @@ class AskText(ModalScreen[str | None]):
         hint: What it is good for.
         value: What stands there first.
         secret: Whether it is shown as dots.
+        warning: What was wrong with the answer before.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -31,19 +32,25 @@ class AskText(ModalScreen[str | None]):
     AskText { background: $background; }
     AskText #title { height: auto; padding: 0 1; text-style: bold; color: $primary; }
     AskText #hint { height: auto; padding: 0 1; color: $text-muted; }
+    AskText #warning { height: auto; padding: 0 1; color: $text-error; }
     AskText Input { border: none; height: 1; margin: 1 1; padding: 0; background: $surface; }
     AskText Input:focus { border: none; }
     AskText #space { height: 1fr; }
     """
 
-    def __init__(self, title: str, hint: str = "", value: str = "", *, secret: bool = False) -> None:
+    def __init__(
+        self, title: str, hint: str = "", value: str = "", *, secret: bool = False, warning: str = ""
+    ) -> None:
         super().__init__()
         self._title, self._hint, self._value, self._secret = title, hint, value, secret
+        self._warning = warning
 
     def compose(self) -> ComposeResult:
         """Show question and field."""
         yield Static(Content(self._title), id="title", markup=False)
         yield Static(Content(self._hint), id="hint", markup=False)
+        if self._warning:
+            yield Static(Content(self._warning), id="warning", markup=False)
         yield Input(self._value, password=self._secret, compact=True)
         yield Static(id="space")
         yield FooterBar()

@@ -47,23 +47,28 @@ def file_line(diff: FileDiff, *, marked: bool) -> Content:
     """Return the line of a file in the list."""
     name = Content.styled(one_line(diff.path), "bold $primary" if marked else "$foreground")
     counts = Content.styled(f" +{diff.added}", "$success") + Content.styled(f" −{diff.removed}", "$error")
-    word = _ACTIONS.get(diff.action, "")
+    if not diff.hunks:
+        counts = Content("")
+    word = " ".join(part for part in (_ACTIONS.get(diff.action, ""), _kind(diff)) if part)
     sign = Content.styled("▸ " if marked else "  ", "$accent")
     return sign + name + counts + Content.styled(f" {word}" if word else "", "$text-muted")
+
+
+def _kind(diff: FileDiff) -> str:
+    return "binary" if diff.binary else diff.mode
 
 
 def hunk_lines(diff: FileDiff, marked: int) -> tuple[list[Content], list[int]]:
     """Return the lines of a file's changes, and the line at which each change begins."""
     lines: list[Content] = []
     places: list[int] = []
-    if diff.binary:
-        lines.append(
-            Content.styled("No text: nothing to show. `shift+r` takes the file back.", "$text-muted")
-        )
+    if not diff.hunks:
+        what = "No text" if diff.binary else "No line is other"
+        lines.append(Content.styled(f"{what}: nothing to show. R takes the file back.", "$text-muted"))
     for hunk in diff.hunks:
         places.append(len(lines))
         chosen = hunk.index == marked
-        title = f"{'▸' if chosen else ' '} line {hunk.new_start}"
+        title = f"{'▸' if chosen else ' '} line {hunk.new_start or hunk.old_start}"
         lines.append(Content.styled(title, "bold $accent" if chosen else "$text-muted"))
         lines += _of_hunk(hunk)
         lines.append(Content(""))
@@ -144,7 +149,8 @@ class DiffView(ModalScreen[None]):
             self._tell(str(error))
             return
         self._file = min(self._file, max(0, len(self._diffs) - 1))
-        self._hunk = 0
+        count = len(self._diff.hunks) if self._diff is not None else 0
+        self._hunk = min(self._hunk, max(0, count - 1))
         self._draw()
 
     @property

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import ClassVar
 
 from rich.cells import cell_len
 from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
@@ -20,10 +19,17 @@ from textual.widgets.option_list import Option
 from aar.transports.tui.footer import FooterBar
 from aar.transports.tui.keys import bindings
 from aar.transports.tui.one_line import one_line
+from aar.transports.tui.transcript.text import wrap
 
 _PREVIEW_DELAY_S = 0.08
 _MOST_SHOWN = 500
 _PREVIEW_FROM = 100
+_PREVIEW_BELOW_FROM = 24
+_TITLE_SHARE = 0.4
+_LEAST_TITLE, _LEAST_DETAIL = 16, 20
+_MARK, _GAP = 2, 2
+_BESIDE = 5
+"""Cells of a list that hold no text: its padding, and a scrollbar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +38,9 @@ class Row:
 
     Attributes:
         key: What is returned when it is taken.
-        title: What stands first; plain text, from outside.
+        title: What it is called; plain text, from outside.
         detail: What stands behind it, quieter.
+        lead: What stands before the title in a column of its own; such rows take one line each.
         search: More text that is searched.
         enabled: Whether it can be taken.
         mark: Whether it is the present one.
@@ -42,6 +49,7 @@ class Row:
     key: str
     title: str
     detail: str = ""
+    lead: str = ""
     search: str = ""
     enabled: bool = True
     mark: bool = False
@@ -61,18 +69,36 @@ def matches(row: Row, query: str) -> bool:
     return all(word in text for word in query.casefold().split())
 
 
-def row_content(row: Row, width: int = 0) -> Content:
-    """Return the row as it is drawn; details that do not fit in ``width`` cells stand below the title."""
-    title = one_line(row.title)
-    style = "$foreground" if row.enabled else "$text-muted"
-    line = Content.styled("• " if row.mark else "  ", "$accent") + Content.styled(title, style)
+def row_contents(rows: Sequence[Row], width: int) -> list[Content]:
+    """Return the rows as they are drawn in ``width`` cells, with titles and details in columns.
+
+    Where most titles are too long for a column, details stand below them.
+    """
+    lead = max((cell_len(one_line(row.lead)) for row in rows), default=0)
+    titles = [cell_len(one_line(row.title)) for row in rows]
+    most = max(_LEAST_TITLE, int(width * _TITLE_SHARE))
+    fitting = [size for size in titles if size <= most]
+    column = max(fitting) if 2 * len(fitting) > len(titles) else 0
+    return [_row_content(row, lead, column, width) for row in rows]
+
+
+def _row_content(row: Row, lead: int, column: int, width: int) -> Content:
+    before = Content.styled("• " if row.mark else "  ", "$accent")
+    title = Content.styled(one_line(row.title), "$foreground" if row.enabled else "$text-muted")
     detail = one_line(row.detail)
+    if lead:
+        head = one_line(row.lead)
+        before += Content.styled(f"{head}{' ' * (lead - cell_len(head))}  ", "$text-muted")
+        behind = Content.styled(f"  {detail}" if detail else "", "$text-muted")
+        return (before + title + behind).truncate(width, ellipsis=True)
+    line = (before + title).truncate(width, ellipsis=True)
     if not detail:
         return line
-    if not width or line.cell_length + cell_len(detail) + 2 <= width:
-        return line + Content.styled(f"  {detail}", "$text-muted")
-    below = wrap(detail, max(20, width - 4))
-    return line + Content.styled("".join(f"\n    {part}" for part in below), "$text-muted")
+    place = _MARK + column + _GAP if column else 2 * _MARK
+    told = [part.text for part in wrap([(detail, "")], max(_LEAST_DETAIL, width - place))]
+    if column and title.cell_length <= column:
+        line += Content(" " * (place - line.cell_length)) + Content.styled(told.pop(0), "$text-muted")
+    return line + Content.styled("".join(f"\n{' ' * place}{part}" for part in told), "$text-muted")
 
 
 class Picker(ModalScreen[Taken | None]):
@@ -85,6 +111,12 @@ class Picker(ModalScreen[Taken | None]):
         preview: Returns what is shown beside the marked row.
         moved: Told which row is marked.
         searching: Returns more rows for a query, such as those of an index.
+        alternative: Whether a row can be taken in a second way, too.
+        query: What is searched first.
+        at: Key of the row that is marked first.
+
+    Attributes:
+        query_text: What is searched.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("list")
@@ -92,14 +124,19 @@ class Picker(ModalScreen[Taken | None]):
     Picker { background: $background; }
     Picker #title { height: 1; padding: 0 1; text-style: bold; color: $primary; }
     Picker #hint { height: auto; padding: 0 1; color: $text-muted; }
+    Picker #hint.-empty { display: none; }
+    Picker #hint.-warning { color: $text-warning; }
     Picker Input { border: none; height: 1; margin: 1 1 0 1; padding: 0; background: $surface; }
     Picker Input:focus { border: none; }
     Picker Input > .input--placeholder { color: $text-muted; }
+    Picker #lists { layout: vertical; }
+    Picker.-wide #lists { layout: horizontal; }
     Picker OptionList { width: 1fr; height: 1fr; border: none; margin: 1 0 0 0; padding: 0 1; }
-    Picker OptionList { background: $background; }
+    Picker OptionList { background: $background; scrollbar-size-vertical: 1; }
     Picker OptionList:focus { border: none; }
     Picker #preview { width: 1fr; height: 1fr; margin: 1 0 0 1; padding: 0 1; display: none; }
     Picker.-wide #preview { display: block; }
+    Picker.-below #preview { display: block; max-height: 8; margin: 1 0 0 1; }
     Picker #preview Static { width: 1fr; height: auto; color: $text-muted; }
     """
 
@@ -112,20 +149,26 @@ class Picker(ModalScreen[Taken | None]):
         preview: Callable[[str], Awaitable[Content]] | None = None,
         moved: Callable[[str], None] | None = None,
         searching: Callable[[str], Awaitable[Sequence[Row]]] | None = None,
+        alternative: bool = False,
+        query: str = "",
+        at: str = "",
     ) -> None:
         super().__init__()
         self._title, self._hint = title, hint
-        self._rows, self._found = list(rows), list(rows)
+        self.query_text: str = query
+        self._rows = list(rows)
+        self._found = [row for row in rows if matches(row, query)]
+        self._at = next((row for row in self._found if at and row.key == at), None)
         self._preview, self._moved, self._searching = preview, moved, searching
+        self._alternative = alternative
 
     def compose(self) -> ComposeResult:
         """Put search, list and preview on the screen."""
         with Vertical():
             yield Static(Content(self._title), id="title", markup=False)
-            if self._hint:
-                yield Static(Content(self._hint), id="hint", markup=False)
-            yield Input(placeholder="Type to search", compact=True)
-            with Horizontal():
+            yield Static(Content(self._hint), id="hint", markup=False)
+            yield Input(self.query_text, placeholder="Type to search", compact=True)
+            with Container(id="lists"):
                 yield OptionList(markup=False)
                 with VerticalScroll(id="preview", can_focus=False):
                     yield Static(markup=False)
@@ -136,12 +179,22 @@ class Picker(ModalScreen[Taken | None]):
         if not self.query(OptionList):
             # Closed before it was built.
             return
-        self._fill()
+        self.tell()
+        self._fill(self._at)
         self.query_one(Input).focus()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Show the preview where there is room."""
-        self.set_class(self._preview is not None and event.size.width >= _PREVIEW_FROM, "-wide")
+        """Show the preview where there is room, and fit the rows to the width."""
+        wide = event.size.width >= _PREVIEW_FROM
+        self.set_class(self._preview is not None and wide, "-wide")
+        below = self._preview is not None and not wide and event.size.height >= _PREVIEW_BELOW_FROM
+        self.set_class(below, "-below")
+        if self.query(OptionList):
+            self._fill(self.marked)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer a second way to take a row only where there is one."""
+        return self._alternative if action == "alternative" else super().check_action(action, parameters)
 
     @property
     def marked(self) -> Row | None:
@@ -149,25 +202,34 @@ class Picker(ModalScreen[Taken | None]):
         place = self.query_one(OptionList).highlighted
         return self._found[place] if place is not None and place < len(self._found) else None
 
-    def _fill(self) -> None:
+    def _fill(self, marked: Row | None = None) -> None:
         listed = self.query_one(OptionList)
         listed.clear_options()
         whole = self.size.width
-        width = whole // (2 if self._preview is not None and whole >= _PREVIEW_FROM else 1) - 4
+        width = whole // (2 if self._preview is not None and whole >= _PREVIEW_FROM else 1) - _BESIDE
+        shown = self._found[:_MOST_SHOWN]
         listed.add_options(
-            [Option(row_content(row, width), disabled=not row.enabled) for row in self._found[:_MOST_SHOWN]]
+            [
+                Option(content, disabled=not row.enabled)
+                for row, content in zip(shown, row_contents(shown, width), strict=True)
+            ]
         )
-        if self._found:
-            present = next((place for place, row in enumerate(self._found) if row.mark), None)
-            first = next((place for place, row in enumerate(self._found) if row.enabled), None)
+        if not self._found:
+            self.query_one("#preview Static", Static).update(Content("Nothing was found."))
+        elif marked is not None and marked in shown:
+            listed.highlighted = shown.index(marked)
+        else:
+            present = next((place for place, row in enumerate(shown) if row.mark), None)
+            first = next((place for place, row in enumerate(shown) if row.enabled), None)
             query = self.query_one(Input).value
             listed.highlighted = first if present is None or query else present
-        else:
-            self.query_one("#preview Static", Static).update(Content("Nothing was found."))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Search."""
         event.stop()
+        if event.value == self.query_text:
+            return
+        self.query_text = event.value
         self._found = [row for row in self._rows if matches(row, event.value)]
         self._fill()
         if self._searching is not None:
@@ -185,12 +247,10 @@ class Picker(ModalScreen[Taken | None]):
         marked = self.marked
         if more:
             self._found += more
-            self._fill()
-        if marked is not None:
+            self._fill(marked)
+        if marked is not None and self._preview is not None:
             # What the search found may change what stands beside it.
-            self.query_one(OptionList).highlighted = self._found.index(marked)
-            if self._preview is not None:
-                self._show_preview(marked.key)
+            self._show_preview(marked.key)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take the marked row."""
@@ -220,9 +280,16 @@ class Picker(ModalScreen[Taken | None]):
         await asyncio.sleep(_PREVIEW_DELAY_S)
         if self._preview is not None:
             shown = await self._preview(key)
-            if self.query("#preview Static"):
+            if self.query("#preview Static") and (self.marked is None or self.marked.key == key):
                 self.query_one("#preview Static", Static).update(shown)
                 self.query_one("#preview", VerticalScroll).scroll_home(animate=False)
+
+    def tell(self, text: str = "", *, warning: bool = False) -> None:
+        """Show ``text`` in place of the hint; nothing: the hint again."""
+        line = self.query_one("#hint", Static)
+        line.update(Content(text or self._hint))
+        line.set_class(not text and not self._hint, "-empty")
+        line.set_class(warning, "-warning")
 
     # --- keys --------------------------------------------------------------------------------------------
 

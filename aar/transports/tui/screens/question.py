@@ -41,7 +41,11 @@ class TrustScreen(Picker):
         what = (
             "has changed what runs or steers aar" if facts.changed else "brings files that run or steer aar"
         )
-        super().__init__("Do you trust this project?", rows, hint=f"{facts.root} {what}{again}:")
+        super().__init__(
+            "Do you trust this project?",
+            rows,
+            hint=f"{facts.root} {what}{again}; they stand below the answers.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
