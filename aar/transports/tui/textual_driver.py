@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from textual.drivers.linux_driver import LinuxDriver
 
+from aar.transports.tui.steady import steady
 from aar.transports.tui.textual_private import QuietFocus
 
 if TYPE_CHECKING:
@@ -92,6 +93,10 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)  # pyright: ignore[reportUnknownMemberType]
         self._output = PatientOutput(self._file.fileno(), self._lost)
         self._file = cast("TextIO", self._output)
+
+    def write(self, data: str) -> None:
+        """Write text and sequences, in columns that hold."""
+        super().write(steady(data))
 
     def give_up_soon(self) -> None:
         """Wait no longer for a terminal that stands still; from a signal handler too."""
