@@ -6,7 +6,7 @@ import time
 from itertools import accumulate
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -73,6 +73,20 @@ def test_words_stay_whole_and_wide_characters_break_anywhere_but_before_a_full_s
     assert [line.text for line in wrap([("abcdefghij", "")], 4)] == ["abcd", "efgh", "ij"]
 
 
+@given(st.text(alphabet="ab 日👍", max_size=30), st.integers(4, 30), st.booleans())
+def test_an_emoji_made_of_several_is_drawn_as_one_and_never_torn(text: str, width: int, code: bool) -> None:
+    family, fire = "👩🏽\u200d👩🏽\u200d👧\u200d👦", "❤️\u200d🔥"
+    lines = wrap([(f"{text}{family}{text} {fire}{text}", "")], width, code=code)
+    shown = [line.text for line in lines]
+    assert sum(row.count(family) for row in shown) == sum(row.count(fire) for row in shown) == 1
+    assert all(cell_len(row) <= width for row in shown)
+
+
+def test_words_of_a_model_keep_such_emoji_and_code_shows_what_they_are_made_of() -> None:
+    lines = render_markdown("a 👩\u200d👧 b `👩\u200d👧`\n\n```\n👩\u200d👧\n```\n", 60)
+    assert [line.body for line in lines] == ["a 👩\u200d👧 b 👩\\u200d👧", "", "👩\\u200d👧"]
+
+
 def test_a_wrapped_line_hangs_below_its_mark() -> None:
     lines = wrap([("aaa bbb", "")], 6, prefix=[("- ", "")], hang=[("  ", "")])
     assert [line.text for line in lines] == ["- aaa", "  bbb"]
@@ -130,6 +144,7 @@ def test_deep_nesting_and_endless_brackets_end_soon() -> None:
         assert render_markdown(source, 40)
 
 
+@example("# Head\n[a][r]\n# Head\n[r]: http://d.e\n# Head\n# Head\n", 41, 20)
 @given(MARKDOWN, st.integers(1, 7), st.integers(20, 60))
 @settings(max_examples=120, deadline=None)
 def test_a_stream_ends_with_the_lines_of_the_whole_text(source: str, step: int, width: int) -> None:

@@ -27,6 +27,7 @@ from aar.transports.tui.transcript.text import (
     Run,
     clean,
     clean_line,
+    clean_prose,
     indent,
     plain_lines,
     shorten,
@@ -89,7 +90,7 @@ def _user(block: UserBlock, width: int, fold: Fold) -> list[Line]:
     if fold == "folded":
         return [_one_line(block.text, width, "user", bar)]
     text = block.text[: PEEK_PROMPT * 4 * width] if fold == "peek" else block.text
-    lines = plain_lines(clean(text), width, "user", prefix=bar, code=False) if text else []
+    lines = plain_lines(clean_prose(text), width, "user", prefix=bar, code=False) if text else []
     if fold == "peek" and len(lines) > PEEK_PROMPT:
         more = f"… {len(block.text):,} characters (Enter shows all)"
         lines = [*lines[:PEEK_PROMPT], *wrap([(more, "muted")], width, prefix=bar)]
@@ -119,7 +120,7 @@ def _thinking(block: ThinkingBlock, width: int, fold: Fold) -> list[Line]:
     bar: list[Run] = [("┊ ", "bar.thinking")]
     # While it comes, only its end is drawn: what that costs must not grow.
     whole = fold == "full" and not block.live
-    text = clean(block.text if whole else block.text[-_TAIL_CHARS:]).strip("\n")
+    text = clean_prose(block.text if whole else block.text[-_TAIL_CHARS:]).strip("\n")
     if fold == "folded":
         took = f" for {duration(block.seconds)}" if block.seconds is not None and block.seconds >= 0.1 else ""
         word = "Thinking" if block.live and block.seconds is None else f"Thought{took}"

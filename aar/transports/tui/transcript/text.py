@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, split_graphemes
 
-from aar.safety.sanitize import sanitize
+from aar.safety.sanitize import sanitize, sanitize_prose
 
 if TYPE_CHECKING:
     from textual.strip import Strip
@@ -36,7 +36,7 @@ _CLOSING = r"、。，．：；？！」』】〉》〕）］｝ー\u0300-\u036f
 @cache
 def _word() -> re.Pattern[str]:
     # Compiled when text is first wrapped: its large classes take longer than the first frame should wait.
-    return re.compile(rf"(\s*)((?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*)")
+    return re.compile(rf"(\s*)((?:[{_WIDE}]|[^\s\u200d{_WIDE}]+)(?:[{_CLOSING}]|\u200d.)*)")
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +80,12 @@ class Line:
 def clean(text: str) -> str:
     """Return ``text`` safe to show: `sanitize`, and tabs as spaces."""
     text = sanitize(text)
+    return text.expandtabs(TAB_CELLS) if "\t" in text else text
+
+
+def clean_prose(text: str) -> str:
+    """Return what somebody says, safe to show: as `clean` does, with emoji that are made of several."""
+    text = sanitize_prose(text)
     return text.expandtabs(TAB_CELLS) if "\t" in text else text
 
 
