@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from aar.safety.sanitize import sanitize
 from aar.transports.tui.transcript.diff import count_changes, render_diff
 from aar.transports.tui.transcript.folds import Fold
-from aar.transports.tui.transcript.highlight import highlight, language_of
+from aar.transports.tui.transcript.highlight import language_of
+from aar.transports.tui.transcript.listing import listing
 from aar.transports.tui.transcript.outline import PEEK_DIFF, PEEK_TAIL
 from aar.transports.tui.transcript.text import (
+    TAB_CELLS,
     Code,
     Line,
     Run,
@@ -175,7 +178,7 @@ def _ended(block: ToolBlock, width: int, fold: Fold) -> list[Line]:
     if block.diff and not block.is_error:
         return lines
     if fold == "peek":
-        text = clean(block.output).rstrip("\n")
+        text = _output_text(block).expandtabs(TAB_CELLS).rstrip("\n")
         rows = plain_lines(_end_of(text, width), width, "output", code=block.name == "bash") if text else []
         return lines + rows[-PEEK_TAIL:]
     lines += _output(block, width)
@@ -186,25 +189,32 @@ def _ended(block: ToolBlock, width: int, fold: Fold) -> list[Line]:
 
 
 def _output(block: ToolBlock, width: int) -> list[Line]:
-    text = clean(block.output)
+    text = _output_text(block)
     if text.endswith("\n"):
         text = text[:-1]
     if not text:
         return []
-    language = language_of(str(block.arguments.get("path", ""))) if block.name == "read_file" else ""
     code = Code(block.output)
     lines: list[Line] = []
-    for row in highlight(text, language, "output") if language else _plain(text):
-        lines += wrap(row, width, code=True)
-        if len(lines) > MAX_ROWS:
-            break
+    if block.name == "read_file":
+        lines = listing(text, language_of(str(block.arguments.get("path", ""))), width, MAX_ROWS)
+    else:
+        for row in text.expandtabs(TAB_CELLS).split("\n"):
+            lines += wrap([(row, "output")] if row else [], width, code=True)
+            if len(lines) > MAX_ROWS:
+                break
     for line in lines:
         line.code = code
     return _limited(lines, MAX_ROWS)
 
 
-def _plain(text: str) -> list[list[Run]]:
-    return [[(row, "output")] if row else [] for row in text.split("\n")]
+def _output_text(block: ToolBlock) -> str:
+    """Return what a tool gave, safe to show, without the exit code that stands in the head already."""
+    text = sanitize(block.output)
+    if block.exit_code:
+        body, _, last = text.rpartition("\n")
+        text = body if last == f"exit code: {block.exit_code}" else text
+    return text
 
 
 def _limited(lines: list[Line], limit: int) -> list[Line]:

@@ -101,6 +101,15 @@ def shorten(text: str, width: int) -> str:
     return _head(text, max(0, width - 1)) + "…" if width > 0 else ""
 
 
+def shorten_start(text: str, width: int) -> str:
+    """Return ``text`` in at most ``width`` cells; where it is too long its beginning is left out."""
+    if cell_len(text) <= width:
+        return text
+    room = max(0, width - 1)
+    start = next((at for at, _, _ in _graphemes(text) if cell_len(text[at:]) <= room), len(text))
+    return "…" + text[start:] if width > 0 else ""
+
+
 def _head(text: str, width: int) -> str:
     used = 0
     for start, end, cells in _graphemes(text):
