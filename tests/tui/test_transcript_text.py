@@ -11,6 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from aar.orchestration import task_tools
+from aar.tools.builtin import notes
+from aar.tools.builtin.catalogue import builtin_tools
 from aar.transports.tui.blocks import ThinkingBlock, ToolBlock
 from aar.transports.tui.transcript.cards import render_tool
 from aar.transports.tui.transcript.chunks import split_chunks
@@ -321,6 +324,32 @@ def test_a_card_does_not_claim_what_failed() -> None:
     ]
     ran = card(fold="folded", name="bash", arguments={"command": "x"}, status="failed", exit_code=1)
     assert ran == ["✗ Ran x · exit 1"]
+
+
+def test_of_an_error_the_beginning_is_shown_and_its_kind_only_once() -> None:
+    long = "Error [not_found]: old_text is not in a.py. " + "It may be elsewhere. " * 30
+    failed = {
+        "name": "edit_file",
+        "status": "failed",
+        "is_error": True,
+        "category": "not_found",
+        "output": long,
+    }
+    shown = card(fold="peek", **failed)
+    assert shown[1].startswith("  old_text is not in a.py. It may")
+    assert (len(shown), shown[-1]) == (7, "  … more (Enter shows all)")
+    assert not any("Error [" in row for row in card(**failed))
+
+
+def test_every_tool_has_words_of_its_own() -> None:
+    specs = [*builtin_tools(), *notes.tools(), *task_tools.tools({})]
+    assert [
+        spec.name for spec in specs if card(name=spec.name, status="done")[0].startswith("✓ Called")
+    ] == []
+    given = {"agent": "explore", "prompt": "find the callers"}
+    assert (
+        card(name="task", arguments=given, status="done", output="x")[0] == "✓ Gave explore: find the callers"
+    )
 
 
 def test_a_list_that_was_updated_tells_how_far_it_is() -> None:

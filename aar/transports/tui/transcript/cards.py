@@ -178,14 +178,24 @@ def _ended(block: ToolBlock, width: int, fold: Fold) -> list[Line]:
     if block.diff and not block.is_error:
         return lines
     if fold == "peek":
-        text = _output_text(block).expandtabs(TAB_CELLS).rstrip("\n")
-        rows = plain_lines(_end_of(text, width), width, "output", code=block.name == "bash") if text else []
-        return lines + rows[-PEEK_TAIL:]
+        return lines + _peek(block, width)
     lines += _output(block, width)
     if block.truncated and block.output_ref:
-        where = f"(cut; the whole output is {clean_line(block.output_ref)} for read_output)"
+        where = f"(the middle was left out; the model can read all of it as {clean_line(block.output_ref)})"
         lines += wrap([(where, "muted")], width)
     return lines or [Line((("(no output)", "muted"),))]
+
+
+def _peek(block: ToolBlock, width: int) -> list[Line]:
+    """Return the end of what a command printed; of an error the beginning, which says what is wrong."""
+    text = _output_text(block).expandtabs(TAB_CELLS).rstrip("\n")
+    if not text:
+        return []
+    if block.exit_code or not block.category:
+        rows = plain_lines(_end_of(text, width), width, "output", code=block.name == "bash")
+        return rows[-PEEK_TAIL:]
+    rows = plain_lines(text[: (PEEK_TAIL + 1) * max(20, width)], width, "output", code=False)
+    return rows if len(rows) <= PEEK_TAIL + 1 else [*rows[:PEEK_TAIL], _more()]
 
 
 def _output(block: ToolBlock, width: int) -> list[Line]:
@@ -209,15 +219,19 @@ def _output(block: ToolBlock, width: int) -> list[Line]:
 
 
 def _output_text(block: ToolBlock) -> str:
-    """Return what a tool gave, safe to show, without the exit code that stands in the head already."""
+    """Return what a tool gave, safe to show, without what stands in the head already."""
     text = sanitize(block.output)
     if block.exit_code:
         body, _, last = text.rpartition("\n")
-        text = body if last == f"exit code: {block.exit_code}" else text
-    return text
+        return body if last == f"exit code: {block.exit_code}" else text
+    return text.removeprefix(f"Error [{block.category}]: ") if block.is_error else text
 
 
 def _limited(lines: list[Line], limit: int) -> list[Line]:
     if len(lines) <= limit + 1:
         return lines
-    return [*lines[:limit], Line((("… more (Enter shows all)" if limit < MAX_ROWS else "… more", "muted"),))]
+    return [*lines[:limit], _more(whole=limit >= MAX_ROWS)]
+
+
+def _more(*, whole: bool = False) -> Line:
+    return Line((("… more" if whole else "… more (Enter shows all)", "muted"),))

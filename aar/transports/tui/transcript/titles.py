@@ -105,6 +105,14 @@ def _first(*names: str) -> Callable[[_Arguments], str]:
     return lambda arguments: _value(arguments, *names)
 
 
+def _quoted(*names: str) -> Callable[[_Arguments], str]:
+    return lambda arguments: f"“{_value(arguments, *names)}”"
+
+
+def _task(arguments: _Arguments) -> str:
+    return f"{_value(arguments, 'agent', default='an agent')}: {_value(arguments, 'description', 'prompt')}"
+
+
 def _items(arguments: _Arguments) -> str:
     """Return how far a list is, and what is at work."""
     found = arguments.get("items") or arguments.get("todos") or arguments.get("steps")
@@ -130,11 +138,16 @@ _TITLES: dict[str, tuple[str, str, Callable[[_Arguments], str]]] = {
     "read_output": ("Reading output", "Read output", _first("ref", "reference", "output_ref")),
     "fetch": ("Fetching", "Fetched", _first("url")),
     "web_fetch": ("Fetching", "Fetched", _first("url")),
-    "web_search": ("Searching the web for", "Searched the web for", _first("query")),
+    "web_search": ("Searching the web for", "Searched the web for", _quoted("query")),
     "update_todos": ("Updating the list", "Updated the list", _items),
     "update_plan": ("Updating the plan", "Updated the plan", _items),
     "todo": ("Updating the list", "Updated the list", _items),
     "plan": ("Updating the plan", "Updated the plan", _items),
-    "ask_user": ("Asking", "Asked", lambda arguments: f"“{_value(arguments, 'question', 'prompt')}”"),
-    "delegate": ("Delegating", "Delegated", _first("task", "prompt")),
+    "ask_user": ("Asking", "Asked", _quoted("question", "prompt")),
+    "task": ("Giving", "Gave", _task),
+    "task_result": ("Waiting for", "Heard from", _first("agent_id")),
+    "memory_search": ("Searching notes for", "Searched notes for", _quoted("query")),
+    "memory_read": ("Reading the note", "Read the note", _first("name")),
+    "memory_write": ("Proposing the note", "Proposed the note", _first("title")),
+    "skill": ("Reading the skill", "Read the skill", _first("name", "skill")),
 }
