@@ -9,15 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual.binding import ActiveBinding, BindingsMap
 from textual.content import Content
+from textual.dom import DOMNode
+from textual.widget import Widget
 
 from aar.protocol.events import PlanItem
 from aar.transports.tui.activity import activity_line, elapsed, tokens
 from aar.transports.tui.branch import branch_of
-from aar.transports.tui.footer import footer_line
+from aar.transports.tui.footer import footer_line, shown_bindings
 from aar.transports.tui.header import header_line, money, short_model
 from aar.transports.tui.layout import SECTIONS, Layout, Look, early_look
 from aar.transports.tui.panel_lines import PanelFacts, panel_lines
+from aar.transports.tui.prompt.area import PromptArea
 from aar.transports.tui.status import ChangedFile, Status
 from aar.transports.tui.terminal import (
     call_sequence,
@@ -127,6 +131,17 @@ def test_the_footer_shows_as_many_keys_as_fit_beside_the_users_status() -> None:
     assert line.cell_length == 60
     assert "\x1b" not in line.plain
     assert "[bold]" in line.plain
+
+
+def test_the_footer_says_what_keys_of_the_prompt_do_while_a_run_is_under_way() -> None:
+    area: DOMNode = Widget()
+    bindings = {
+        binding.key: ActiveBinding(area, binding, True, "")
+        for binding in BindingsMap(PromptArea.BINDINGS).key_to_bindings["enter"]
+        + BindingsMap(PromptArea.BINDINGS).key_to_bindings["alt+enter"]
+    }
+    assert shown_bindings(bindings, working=False) == [("Enter", "send")]
+    assert shown_bindings(bindings, working=True) == [("Enter", "say now"), ("Alt+Enter", "queue")]
 
 
 def panel(status: Status, facts: PanelFacts, *sections: str, plain: bool = False) -> list[str]:
