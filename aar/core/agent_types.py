@@ -10,7 +10,7 @@ from aar.config.schema import BudgetConfig, Config, ContextConfig, GuardrailsCon
 from aar.core.limits import RunLimits
 from aar.core.run_record import RunRecord
 from aar.core.session import Session
-from aar.core.verify import Verifier
+from aar.core.verify.verifier import Verifier
 from aar.core.view import SessionView
 from aar.protocol.events import Event
 from aar.protocol.messages import ContentBlock

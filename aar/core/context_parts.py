@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aar.core.compaction_meter import session_tokens
+from aar.core.compaction.meter import session_tokens
 from aar.core.session import Session
 from aar.core.tokens import estimate_text, estimate_tools
 

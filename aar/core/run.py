@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from aar.core.compaction import too_long
+from aar.core.compaction.compactor import too_long
 from aar.core.guardrails import LoopGuardrails, Nudge, Verdict
 from aar.core.hook_points import MAX_SENT_BACK, hook_context, refusal_context
 from aar.core.limits import RunLimits
 from aar.core.prompt_queue import PromptQueue
 from aar.core.provider_runner import ActiveModel, Answer, ProviderRunner, error_event
-from aar.core.verify import CheckResult, Verifier, describe_failure
-from aar.core.verify_watch import NUDGE, StuckWatch
+from aar.core.verify.verifier import CheckResult, Verifier, describe_failure
+from aar.core.verify.watch import NUDGE, StuckWatch
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.protocol.events import ContextEvent, Event, Notice, ToolResult, UserMessage
 from aar.protocol.messages import TextBlock

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from aar.core.hook_points import PromptBlockedError, hook_context
 from aar.core.prompt_queue import as_prompt
 from aar.core.run import Run, check_context
-from aar.core.verify import describe_failure
+from aar.core.verify.verifier import describe_failure
 from aar.protocol.errors import UsageError
 from aar.protocol.messages import ContentBlock, ResourceBlock, TextBlock
 
 if TYPE_CHECKING:
     from aar.core.agent_types import Survey
-    from aar.core.files_coach import FilesCoach
+    from aar.core.coaching.files_coach import FilesCoach
     from aar.core.run_record import RunRecord
     from aar.protocol.events import Event
     from aar.protocol.ports import Hooks

@@ -16,7 +16,7 @@ from aar.providers.base import ProviderRequest
 from aar.providers.history import TextOnlyHistory
 
 if TYPE_CHECKING:
-    from aar.core.files_coach import FilesCoach
+    from aar.core.coaching.files_coach import FilesCoach
     from aar.providers.text_tools import Parser
 
 _OWN = frozenset({"temperature", "max_output_tokens", "stop"})

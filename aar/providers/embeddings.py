@@ -16,9 +16,9 @@ from typing import Any, Final, cast
 from aar.config.schema import Config
 from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError
 from aar.protocol.notes import Embedder
-from aar.providers.http import HttpClient, host_of, network_error, server_of
-from aar.providers.http_errors import parse_body, server_error
-from aar.providers.http_provider import is_network_failure, json_headers, lower_names, secret_texts
+from aar.providers.http.client import HttpClient, host_of, network_error, server_of
+from aar.providers.http.errors import parse_body, server_error
+from aar.providers.http.provider import is_network_failure, json_headers, lower_names, secret_texts
 from aar.providers.keys import KeyCommand, find_key, headers_for, provider_settings
 from aar.providers.presets import ALIASES, PRESETS
 

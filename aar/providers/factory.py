@@ -12,7 +12,7 @@ from aar.config.schema import Config
 from aar.protocol.errors import ConfigurationError
 from aar.providers import catalog
 from aar.providers.base import Provider
-from aar.providers.http import host_of
+from aar.providers.http.client import host_of
 from aar.providers.keys import KeyCommand, find_key, headers_for, provider_settings
 from aar.providers.presets import ALIASES, PRESETS, Preset
 
@@ -84,7 +84,7 @@ def make_provider(
     if preset.kind == "scripted":
         return _scripted(model, config)
     if preset.kind == "local":
-        from aar.providers.local import LocalProvider
+        from aar.providers.local.provider import LocalProvider
 
         local = LocalProvider(config.providers.get("local"), data_dir, runtime_dir)
         unknown = local.unknown(model)
@@ -92,11 +92,11 @@ def make_provider(
             raise ConfigurationError(unknown)
         return local
     if preset.kind == "anthropic":
-        from aar.providers.anthropic_setup import make_anthropic
+        from aar.providers.anthropic.setup import make_anthropic
 
         return make_anthropic(config, base_url, environ, run_command)
     if preset.kind == "gemini":
-        from aar.providers.gemini_setup import make_gemini
+        from aar.providers.gemini.setup import make_gemini
 
         return make_gemini(config, base_url, environ, run_command)
     return _chat(preset, config, base_url, environ, run_command)
@@ -129,8 +129,8 @@ def _chat(
     environ: Mapping[str, str] | None,
     run_command: KeyCommand | None,
 ) -> Provider:
+    from aar.providers.chat_completions.encode import WireOptions
     from aar.providers.openai_compatible import Endpoint, OpenAICompatibleProvider
-    from aar.providers.openai_encode import WireOptions
 
     settings = provider_settings(preset.name, config)
     address = base_url or settings.base_url or preset.base_url
@@ -165,11 +165,11 @@ def _chat(
     )
     describe = partial(catalog.lookup, preset.name, config=config)
     if preset.kind == "ollama":
-        from aar.providers.ollama import OllamaProvider
+        from aar.providers.ollama.provider import OllamaProvider
 
         return OllamaProvider(endpoint, describe, config)
     if preset.name == "openai":
-        from aar.providers.openai import OpenAIProvider, is_own_host
+        from aar.providers.openai.provider import OpenAIProvider, is_own_host
 
         own = is_own_host(host, preset.hosts)
         return OpenAIProvider(endpoint, describe, api=config.model.api, own_host=own)

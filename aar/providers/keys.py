@@ -12,7 +12,7 @@ from aar.config.paths import paths
 from aar.config.schema import Config, ProviderConfig
 from aar.protocol.errors import ConfigurationError
 from aar.protocol.late import late_pattern
-from aar.providers.http import host_of, is_loopback
+from aar.providers.http.client import host_of, is_loopback
 from aar.providers.key_store import KeyStore
 from aar.providers.presets import ALIASES, PRESETS, Preset
 

@@ -12,9 +12,10 @@ from pydantic import SecretStr
 from aar.protocol.errors import ProviderError
 from aar.protocol.late import late_pattern
 from aar.providers.base import Delta, ProviderCapabilities, ProviderRequest
-from aar.providers.http import STALL_S, HttpClient, server_of
-from aar.providers.http_errors import parse_body, server_error
-from aar.providers.http_provider import (
+from aar.providers.chat_completions.encode import EncodedRequest, RequestEncoder, WireOptions
+from aar.providers.http.client import STALL_S, HttpClient, server_of
+from aar.providers.http.errors import parse_body, server_error
+from aar.providers.http.provider import (
     Adapted,
     HttpProvider,
     drain,
@@ -25,13 +26,12 @@ from aar.providers.http_provider import (
     read_error_body,
     secret_texts,
 )
-from aar.providers.openai_encode import EncodedRequest, RequestEncoder, WireOptions
-from aar.providers.rejected_parameters import RejectedParameters
+from aar.providers.http.rejected_parameters import RejectedParameters
 
 if TYPE_CHECKING:
     from httpx2 import Response
 
-    from aar.providers.openai_decode import AnswerContext
+    from aar.providers.chat_completions.decode import AnswerContext
 
 OPTIONAL = (
     "stream_options",
@@ -156,7 +156,7 @@ class OpenAICompatibleProvider(HttpProvider):
         return RequestEncoder(wire)
 
     def _make_decoder(self, context: AnswerContext) -> BodyReader:
-        from aar.providers.openai_body import BodyDecoder
+        from aar.providers.chat_completions.body import BodyDecoder
 
         return BodyDecoder(context)
 
@@ -177,7 +177,7 @@ class OpenAICompatibleProvider(HttpProvider):
 
     async def _answer(self, response: Response, model: str, encoded: EncodedRequest) -> AsyncIterator[Delta]:
         # Imported while the answer is on its way, not before the request.
-        from aar.providers.openai_decode import AnswerContext
+        from aar.providers.chat_completions.decode import AnswerContext
 
         decoder = self._make_decoder(
             AnswerContext(

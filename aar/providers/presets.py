@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from aar.providers.openai_encode import ReasoningStyle
+    from aar.providers.chat_completions.encode import ReasoningStyle
 
 Kind = Literal["chat", "anthropic", "gemini", "ollama", "local", "scripted"]
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from aar.protocol.usage import Price, PriceTier
-from aar.providers.http import host_of, is_loopback
+from aar.providers.http.client import host_of, is_loopback
 from aar.providers.presets import PRESETS
 
 if TYPE_CHECKING:

@@ -19,17 +19,17 @@ def reasoning_fields(provider: str, model: str, level: str | int) -> dict[str, A
     if kind == "anthropic":
         return _claude(model, level)
     if kind == "gemini":
-        from aar.providers.gemini_thinking import thinking_config
+        from aar.providers.gemini.thinking import thinking_config
 
         told = thinking_config(catalog.gemini_thinking(model), level)
         return {"thinkingConfig": told} if told else {}
     if kind == "ollama":
-        from aar.providers.ollama_encode import think_value
+        from aar.providers.ollama.encode import think_value
 
         return {"think": think_value(model, level)}
     if kind in {"local", "scripted"}:
         return {}
-    from aar.providers.openai_encode import WireOptions, chat_reasoning, effort_of
+    from aar.providers.chat_completions.encode import WireOptions, chat_reasoning, effort_of
 
     if provider == "openai":
         return {"reasoning": {"effort": effort_of(level, "max")}}
@@ -40,7 +40,7 @@ def reasoning_fields(provider: str, model: str, level: str | int) -> dict[str, A
 
 
 def _claude(model: str, level: str | int) -> dict[str, Any]:
-    from aar.providers.anthropic_thinking import plan_thinking
+    from aar.providers.anthropic.thinking import plan_thinking
 
     traits = catalog.claude_traits(model)
     plan = plan_thinking(level, traits, asked_tokens=None, limit=traits.output_limit)

@@ -13,10 +13,10 @@ from aar.config.schema import Config
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
 from aar.providers.catalog import lookup
-from aar.providers.http_errors import server_error
-from aar.providers.openai_body import BodyDecoder
-from aar.providers.openai_decode import AnswerContext, AnswerDecoder
-from aar.providers.openai_encode import RequestEncoder, WireOptions
+from aar.providers.chat_completions.body import BodyDecoder
+from aar.providers.chat_completions.decode import AnswerContext, AnswerDecoder
+from aar.providers.chat_completions.encode import RequestEncoder, WireOptions
+from aar.providers.http.errors import server_error
 from aar.providers.scenario import Script, Step, load_script
 
 _SERVER = "the scenario"

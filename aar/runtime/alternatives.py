@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aar.core.verify import Verifier
+from aar.core.verify.verifier import Verifier
 from aar.orchestration.alternatives import (
     JUDGE,
     JUDGEMENT_SCHEMA,

@@ -37,7 +37,7 @@ from aar.tools.output_store import OutputStore
 
 if TYPE_CHECKING:
     from aar.config.schema import PermissionMode
-    from aar.core.files_coach import FilesCoach
+    from aar.core.coaching.files_coach import FilesCoach
     from aar.orchestration.delegate import Member
     from aar.orchestration.profiles import Profile
     from aar.runtime.agent_trees import AgentTree
@@ -349,9 +349,9 @@ class Assembly:
         capabilities = self.active.capabilities
         if capabilities.dialect != "files" and not _is_led(capabilities):
             return None
-        from aar.core.files_coach import FilesCoach
-        from aar.core.project_files import ProjectFiles
-        from aar.core.text_coach import TextCoach
+        from aar.core.coaching.files_coach import FilesCoach
+        from aar.core.coaching.project_files import ProjectFiles
+        from aar.core.coaching.text_coach import TextCoach
 
         project, budget = ProjectFiles(files), self.runtime.config.context.files_budget_tokens
         if capabilities.dialect == "files":

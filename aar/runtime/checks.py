@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aar.core.verify import Evidence, Senses, Verifier
+from aar.core.verify.verifier import Evidence, Senses, Verifier
 from aar.protocol.events import ToolCall
 from aar.protocol.ids import new_id
 from aar.protocol.usage import Usage
@@ -13,7 +13,7 @@ from aar.runtime.questions import ASK_TOOL, make_ask
 if TYPE_CHECKING:
     from aar.core.agent import Agent
     from aar.core.session import Session
-    from aar.core.verify_checks import Readable
+    from aar.core.verify.checks import Readable
     from aar.runtime.parts import Runtime
 
 

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aar.core.verify import Evidence
+from aar.core.verify.verifier import Evidence
 from aar.protocol.errors import AarError
 from aar.protocol.usage import Usage
 
 if TYPE_CHECKING:
     from aar.core.active_model import ActiveModel
     from aar.core.session import Session
-    from aar.core.verify_checks import Judge
+    from aar.core.verify.checks import Judge
     from aar.runtime.parts import Runtime
 
 AGENT = "judge"

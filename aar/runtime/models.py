@@ -105,6 +105,6 @@ def _ollama_models() -> list[str]:
 
 
 def _local_installed(base: Base) -> bool:
-    from aar.providers.local import installed
+    from aar.providers.local.provider import installed
 
     return installed(base.config.providers.get("local"), base.paths.data)

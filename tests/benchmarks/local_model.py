@@ -18,8 +18,8 @@ from pathlib import Path
 from aar.config.schema import ProviderConfig
 from aar.protocol.messages import Message, TextBlock
 from aar.providers.base import ProviderRequest, ProviderResponse
-from aar.providers.local import LocalProvider, usable_cores
-from aar.providers.local_worker import __file__ as worker_file
+from aar.providers.local.provider import LocalProvider, usable_cores
+from aar.providers.local.worker import __file__ as worker_file
 
 SYSTEM = "You are a careful coding assistant. Answer with whole files. " * 25
 SOURCE = "\n\n".join(Path(worker_file).read_text(encoding="utf-8").split("\n\n")[14:30])

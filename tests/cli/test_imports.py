@@ -58,10 +58,10 @@ main()
 HEAVY = {
     "anthropic", "google.genai", "openai", "mcp", "textual", "rich", "prompt_toolkit", "tree_sitter",
     "tree_sitter_bash", "tomlkit", "tomli_w", "genai_prices", "platformdirs", "xllamacpp", "huggingface_hub",
-    "aar.providers.local", "aar.providers.scripted",
+    "aar.providers.local.provider", "aar.providers.scripted",
 }  # fmt: skip
 AFTER_THE_FIRST_REQUEST = {
-    "aar.commands", "aar.core.compaction_writer", "aar.core.files_coach", "aar.core.text_coach",
+    "aar.commands", "aar.core.compaction.writer", "aar.core.coaching.files_coach", "aar.core.coaching.text_coach",
     "aar.extensions.api", "aar.extensions.contrib", "aar.extensions.loader", "aar.extensions.lsp",
     "aar.extensions.mcp", "aar.extensions.mcp_link", "aar.extensions.worker", "aar.memory.export_items",
     "aar.memory.notes", "aar.memory.session_index", "aar.observability.otel_export", "aar.orchestration.critic",

@@ -11,7 +11,7 @@ from typing import Any
 
 from aar.config.schema import ProviderConfig
 from aar.core.active_model import ActiveModel
-from aar.providers.local import LocalProvider
+from aar.providers.local.provider import LocalProvider
 from tests.compaction.support import Notes, SmallWorld, fair_notes
 from tests.support.fakes import Turn, call
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aar.config.schema import ContextConfig
-from aar.core.compaction_writer import SYSTEM
+from aar.core.compaction.writer import SYSTEM
 from aar.protocol.events import Compaction
 from aar.protocol.messages import Message, TextBlock, ToolResultBlock
 from aar.protocol.usage import Usage

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from aar.core.compaction_facts import failed_tests, gather
-from aar.core.compaction_render import render_summary
+from aar.core.compaction.facts import failed_tests, gather
+from aar.core.compaction.render import render_summary
 from aar.core.context_parts import PARTS, context_breakdown
 from aar.core.fold import fold_messages
 from aar.core.session import Session

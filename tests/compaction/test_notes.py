@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aar.core.compaction_notes import (
+from aar.core.compaction.notes import (
     SECTIONS,
     has_headings,
     merge_notes,

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aar.core.compaction_facts import gather
-from aar.core.compaction_meter import ContextMeter, message_tokens
-from aar.core.compaction_plan import choose_cut, shrink_old, shrink_tail
+from aar.core.compaction.facts import gather
+from aar.core.compaction.meter import ContextMeter, message_tokens
+from aar.core.compaction.plan import choose_cut, shrink_old, shrink_tail
 from aar.core.fold import MessageFold, fold_messages
 from aar.protocol.events import Compaction, Event, Reasoning, Rewind, ToolResult, UserMessage
 from aar.protocol.messages import Message, TextBlock
@@ -57,7 +57,7 @@ def long_outputs(events: Sequence[Event]) -> list[Event]:
 
 def with_sealed_thoughts(events: Sequence[Event]) -> list[Event]:
     """Let every thought carry the item that its server wants back unchanged."""
-    from aar.providers.openai_responses_seal import seal
+    from aar.providers.openai.seal import seal
 
     def item(seq: int | None) -> dict[str, Any]:
         return {"type": "reasoning", "id": f"rs_{seq}", "summary": [], "encrypted_content": "x"}
@@ -169,7 +169,7 @@ def test_every_vendor_takes_what_is_left(events: list[Event]) -> None:
 
 def _anthropic(request: ProviderRequest) -> int:
     """Roles alternate, and every use is answered in the very next message, results first; return how many."""
-    from aar.providers.anthropic_encode import RequestEncoder
+    from aar.providers.anthropic.encode import RequestEncoder
 
     turns = _body(RequestEncoder("h").encode(request, {"model": "m"}, {"max_tokens": 9}).body)["messages"]
     assert [turn["role"] for turn in turns] == [
@@ -188,7 +188,7 @@ def _anthropic(request: ProviderRequest) -> int:
 
 def _openai(request: ProviderRequest) -> int:
     """Tool messages follow the calls they answer, each once; return how many."""
-    from aar.providers.openai_encode import RequestEncoder, WireOptions
+    from aar.providers.chat_completions.encode import RequestEncoder, WireOptions
 
     open_calls: list[str] = []
     calls = 0
@@ -206,8 +206,8 @@ def _openai(request: ProviderRequest) -> int:
 
 def _responses(request: ProviderRequest) -> int:
     """Outputs answer the calls before them, each once; a thought stands before what it led to."""
-    from aar.providers.openai_encode import WireOptions
-    from aar.providers.openai_responses_encode import ResponsesEncoder
+    from aar.providers.chat_completions.encode import WireOptions
+    from aar.providers.openai.encode import ResponsesEncoder
 
     encoder = ResponsesEncoder(WireOptions("h"), thinks=True)
     open_calls: list[str] = []
@@ -233,7 +233,7 @@ def _responses(request: ProviderRequest) -> int:
 
 def _gemini(request: ProviderRequest) -> int:
     """As many responses as calls, in the turn right after them; return how many."""
-    from aar.providers.gemini_encode import RequestEncoder
+    from aar.providers.gemini.encode import RequestEncoder
 
     contents = _body(RequestEncoder("h").encode(request, "budget").body)["contents"]
     assert contents[0]["role"] == "user"
@@ -247,8 +247,8 @@ def _gemini(request: ProviderRequest) -> int:
 
 def _ollama(request: ProviderRequest) -> int:
     """As many tool messages as calls, right after them; return how many."""
-    from aar.providers.ollama_encode import OllamaEncoder
-    from aar.providers.openai_encode import WireOptions
+    from aar.providers.chat_completions.encode import WireOptions
+    from aar.providers.ollama.encode import OllamaEncoder
 
     waiting = calls = 0
     for message in _body(OllamaEncoder(WireOptions("h")).encode(request, stream=False).body)["messages"]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aar.core.compaction_writer import SYSTEM
+from aar.core.compaction.writer import SYSTEM
 from aar.core.fold import SUMMARY_HEADING
 from aar.protocol.errors import ErrorKind, ProviderError, UsageError
 from aar.protocol.messages import ImageBlock, TextBlock
@@ -293,7 +293,7 @@ async def test_a_fixed_reserve_does_not_starve_large_or_small_windows(tmp_path: 
 
 
 async def test_watching_the_window_costs_the_same_at_any_length(tmp_path: Path) -> None:
-    from aar.core.compaction_meter import session_tokens
+    from aar.core.compaction.meter import session_tokens
     from aar.protocol.events import AssistantMessage, UserMessage
 
     world = SmallWorld(tmp_path / "p", ["x"])

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aar.core.files_coach import FilesCoach
-from aar.core.project_files import ProjectFile, ProjectFiles, score
-from aar.core.python_check import check_python, lost_definitions
-from aar.core.python_merge import restore_lost
-from aar.core.verify import essential
+from aar.core.coaching.files_coach import FilesCoach
+from aar.core.coaching.project_files import ProjectFile, ProjectFiles, score
+from aar.core.coaching.python_check import check_python, lost_definitions
+from aar.core.coaching.python_merge import restore_lost
+from aar.core.verify.verifier import essential
 from aar.core.view import without_dead_ends
 from aar.protocol.events import ContextEvent, Event, ToolResult
 from aar.protocol.messages import Message, TextBlock, ToolUseBlock

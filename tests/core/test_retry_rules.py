@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from aar.core.retry_rules import MAX_TOLD_DELAY_S, retry_delay, with_told_wait
 from aar.protocol.errors import RETRYABLE_KINDS, ErrorKind, ProviderError
-from aar.providers.http_errors import server_error
-from aar.providers.wait_hints import wait_hint
+from aar.providers.http.errors import server_error
+from aar.providers.http.wait_hints import wait_hint
 
 NOW = 1_800_000_000.0
 

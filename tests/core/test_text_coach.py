@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aar.core.project_files import ProjectFiles
-from aar.core.text_coach import MEND, NOT_ACTED, REPORT, TEST, TextCoach
+from aar.core.coaching.project_files import ProjectFiles
+from aar.core.coaching.text_coach import MEND, NOT_ACTED, REPORT, TEST, TextCoach
 from aar.protocol.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from aar.providers.dialects.base import ParsedText, make_call
 from aar.providers.dialects.grammar import Choices, answer_grammar

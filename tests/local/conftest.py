@@ -17,8 +17,8 @@ from aar.config.schema import ProviderConfig
 from aar.protocol.errors import ConfigurationError
 from aar.protocol.messages import Message, TextBlock
 from aar.providers.base import ProviderRequest
-from aar.providers.local import LocalProvider, installed
-from aar.providers.weights import find_weights, prepare_weights
+from aar.providers.local.provider import LocalProvider, installed
+from aar.providers.local.weights import find_weights, prepare_weights
 
 FAKE_ENGINE = "tests.local.fake_engine:FakeEngine"
 TEST_GGUF = os.environ.get("AAR_TEST_GGUF")

@@ -20,9 +20,9 @@ from aar.protocol.messages import (
     ToolUseBlock,
 )
 from aar.providers.base import ProviderRequest
-from aar.providers.local_chat import chat_messages
-from aar.providers.local_engine import EngineError, _Answer
-from aar.providers.local_prefixes import KEPT, PrefixStore
+from aar.providers.local.chat import chat_messages
+from aar.providers.local.engine import EngineError, _Answer
+from aar.providers.local.prefixes import KEPT, PrefixStore
 
 
 def test_tool_calls_and_results_become_qwens_tags():

@@ -16,7 +16,7 @@ import pytest
 from aar.config.schema import ProviderConfig
 from aar.protocol.errors import ConfigurationError
 from aar.protocol.state import ExitCode
-from aar.providers.weights import (
+from aar.providers.local.weights import (
     ModelWeights,
     find_weights,
     prepare_weights,

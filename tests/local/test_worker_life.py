@@ -13,7 +13,7 @@ import pytest
 from aar.config.schema import ProviderConfig
 from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError
 from aar.providers.base import ProviderRequest
-from aar.providers.local import LocalProvider
+from aar.providers.local.provider import LocalProvider
 from tests.local.conftest import FAKE_ENGINE, request
 from tests.support.waiting import gone, until
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aar.config.schema import VerifyConfig
-from aar.core.verify import Evidence, Senses, Verifier
-from aar.core.verify_output import arranged, failing
-from aar.core.verify_watch import StuckWatch
+from aar.core.verify.output import arranged, failing
+from aar.core.verify.verifier import Evidence, Senses, Verifier
+from aar.core.verify.watch import StuckWatch
 from aar.protocol.errors import UsageError
 from aar.runtime.judge import read_verdict
 from aar.safety.files import WorkspaceFiles

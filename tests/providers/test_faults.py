@@ -21,7 +21,7 @@ from aar.core.agent import RunResult
 from aar.core.provider_runner import ProviderRunner
 from aar.core.server_guards import ServerGuards
 from aar.protocol.events import Event
-from aar.providers import wait_hints
+from aar.providers.http import wait_hints
 from aar.runtime import open_runtime
 from tests.cli.support import aar
 from tests.support.model_server import ModelServer, Reply, model_server

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aar.protocol.errors import ConfigurationError, ErrorKind
-from aar.providers.http import host_of, is_loopback, network_error
-from aar.providers.http_errors import scrub, server_error
-from aar.providers.wait_hints import duration, wait_hint
+from aar.providers.http.client import host_of, is_loopback, network_error
+from aar.providers.http.errors import scrub, server_error
+from aar.providers.http.wait_hints import duration, wait_hint
 
 E = ErrorKind
 

@@ -23,10 +23,10 @@ from aar.protocol.messages import (
 )
 from aar.protocol.tool import ToolSpec
 from aar.providers.base import ProviderRequest, ProviderResponse
-from aar.providers.openai_body import BodyDecoder
-from aar.providers.openai_decode import AnswerContext
-from aar.providers.openai_encode import RequestEncoder, WireOptions
-from aar.providers.openai_usage import normalise
+from aar.providers.chat_completions.body import BodyDecoder
+from aar.providers.chat_completions.decode import AnswerContext
+from aar.providers.chat_completions.encode import RequestEncoder, WireOptions
+from aar.providers.chat_completions.usage import normalise
 
 PNG = ImageBlock(media_type="image/png", data="aGk=")
 READ = ToolSpec(

@@ -14,7 +14,7 @@ import pytest
 from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError
 from aar.protocol.messages import Message, TextBlock
 from aar.providers.base import Delta, Provider, ProviderCapabilities, ProviderRequest
-from aar.providers.http import is_loopback_address, server_of
+from aar.providers.http.client import is_loopback_address, server_of
 from aar.providers.openai_compatible import Endpoint, OpenAICompatibleProvider
 from tests.cli.support import aar
 from tests.support.model_server import ModelServer, Reply, model_server

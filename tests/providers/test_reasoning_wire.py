@@ -9,7 +9,7 @@ import pytest
 
 from aar.providers.base import ProviderRequest
 from aar.providers.catalog_reasoning import reasoning_levels
-from aar.providers.openai_encode import RequestEncoder, WireOptions
+from aar.providers.chat_completions.encode import RequestEncoder, WireOptions
 from aar.providers.presets import PRESETS
 from aar.providers.reasoning_wire import reasoning_fields, reasoning_map
 

@@ -14,9 +14,9 @@ import pytest
 from aar.protocol.errors import RETRYABLE_KINDS, ErrorKind, ProviderError
 from aar.protocol.messages import ReasoningBlock
 from aar.providers.base import Delta, ProviderResponse
-from aar.providers.http_errors import server_error
-from aar.providers.openai_body import BodyDecoder
-from aar.providers.openai_decode import AnswerContext
+from aar.providers.chat_completions.body import BodyDecoder
+from aar.providers.chat_completions.decode import AnswerContext
+from aar.providers.http.errors import server_error
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS = Path(os.environ.get("AAR_RECORDINGS", ROOT / "../shared/recordings")).resolve()

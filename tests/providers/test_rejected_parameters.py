@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aar.providers.rejected_parameters import RejectedParameters
+from aar.providers.http.rejected_parameters import RejectedParameters
 
 OPTIONAL = (
     "include",

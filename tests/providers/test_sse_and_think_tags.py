@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aar.providers.sse import SseDecoder, SseEvent
+from aar.providers.http.sse import SseDecoder, SseEvent
 from aar.providers.think_tags import TAGS, ThinkSplitter
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aar.core.verify import Evidence
+from aar.core.verify.verifier import Evidence
 from aar.protocol.errors import ProviderError
 from aar.protocol.usage import Usage
 from aar.runtime import open_base, open_runtime

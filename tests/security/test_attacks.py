@@ -25,7 +25,7 @@ _LISTENS = re.compile(
 )
 _MAY_LISTEN = {
     "extensions/mcp_oauth.py",  # while the user signs in: one answer, with the state that was sent
-    "providers/local_worker.py",  # a Unix socket
+    "providers/local/worker.py",  # a Unix socket
     "safety/sandbox/proxy.py",  # inside the private network
     "safety/spawn_server/network.py",
     "transports/serve/listen.py",  # `aar serve`, behind its guard

@@ -14,7 +14,7 @@ from aar.core.approvals import PermissionManager
 from aar.core.prompt import build_prompt
 from aar.core.provider_runner import ActiveModel, ProviderRunner
 from aar.core.session import Session
-from aar.core.verify import Verifier
+from aar.core.verify.verifier import Verifier
 from aar.core.view import SessionView
 from aar.memory.memory_store import MemoryStore
 from aar.protocol.events import Approval, ApprovalRequest, Event, PlanEvent, StreamChunk, ToolCall

@@ -358,7 +358,7 @@ async def test_without_any_model_the_user_is_asked_and_the_choice_is_kept(
 ) -> None:
     monkeypatch.setattr(runtime_models, "_ollama_runs", lambda: False)
     monkeypatch.setattr(runtime_models, "_local_installed", lambda base: False)
-    monkeypatch.setattr("aar.providers.local.installed", lambda settings, folder: False)
+    monkeypatch.setattr("aar.providers.local.provider.installed", lambda settings, folder: False)
     async with started(project) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, FirstRunScreen))
         await until(pilot, lambda: "Which model shall answer?" in screen_text(app))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from aar.core.verify_checks import CheckResult, Checks, Evidence
-from aar.core.verify_output import shortened
+from aar.core.verify.checks import CheckResult, Checks, Evidence
+from aar.core.verify.output import shortened
 from aar.orchestration.delegate import Delegation
 from aar.orchestration.plan_prompts import again_prompt, replan_prompt, step_prompt
 from aar.orchestration.plan_run import Attempt

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from aar.config.paths import ensure, paths
 from aar.protocol.errors import ConfigurationError, UsageError
-from aar.providers.http import host_of
+from aar.providers.http.client import host_of
 from aar.providers.key_store import KeyStore
 from aar.providers.presets import ALIASES, PRESETS
 from aar.safety.sanitize import sanitize

@@ -27,7 +27,7 @@ from aar.transports.cli.groups import NearestGroup
 from aar.transports.cli.options import base_options, take_runtime_options
 
 if TYPE_CHECKING:
-    from aar.providers.local import LocalProvider
+    from aar.providers.local.provider import LocalProvider
 
 _SERVER_TIMEOUT_S = 10.0
 
@@ -147,7 +147,7 @@ def server_state(base: Base, name: str, base_url: str | None = None) -> tuple[bo
 
 
 def _address_state(base: Base, provider: str, address: str) -> tuple[bool, str]:
-    from aar.providers.http import host_of, is_loopback
+    from aar.providers.http.client import host_of, is_loopback
 
     try:
         host = host_of(address)
@@ -175,7 +175,7 @@ def _local_state(base: Base) -> tuple[bool, str]:
 
 
 def _local_provider(base: Base) -> LocalProvider:
-    from aar.providers.local import LocalProvider
+    from aar.providers.local.provider import LocalProvider
 
     return LocalProvider(base.config.providers.get("local"), base.paths.data, base.paths.runtime)
 
@@ -282,7 +282,7 @@ _FIGURES = ("context_window", "max_output_tokens", "dialect", "tools", "images",
 
 def server_host(base: Base, provider: str) -> str | None:
     """Return the host that requests to a provider go to; ``None``: none, or not said yet."""
-    from aar.providers.http import host_of
+    from aar.providers.http.client import host_of
 
     preset = PRESETS.get(provider)
     address = provider_settings(provider, base.config).base_url or (preset.base_url if preset else None)
@@ -318,7 +318,7 @@ def pull(name: str | None, url: str | None, **values: Any) -> None:
 
     Weights that are installed as packages are joined instead. The path of the file is printed.
     """
-    from aar.providers.weights import DEFAULT_WEIGHTS, find_weights, prepare_weights, pull_weights
+    from aar.providers.local.weights import DEFAULT_WEIGHTS, find_weights, prepare_weights, pull_weights
 
     base = open_base(**take_runtime_options(values))
     wanted = DEFAULT_WEIGHTS.name if name is None else parse_model(_with_provider(name))[1]
@@ -364,7 +364,7 @@ class PullBar:
         self._drawn = False
 
     def report(self, what: str, done: int, whole: int) -> None:
-        """Take how far it is (`aar.providers.weights.Progress`)."""
+        """Take how far it is (`aar.providers.local.weights.Progress`)."""
         now = self._clock()
         if what != self._what:
             self.end()

@@ -228,7 +228,7 @@ def usable_model(base: Base, vendor: str) -> tuple[bool, str]:
     if vendor == "ollama":
         return True, ""
     if vendor == "local":
-        from aar.providers.local import installed
+        from aar.providers.local.provider import installed
 
         there = installed(base.config.providers.get("local"), base.paths.data)
         return there, "" if there else "not installed"

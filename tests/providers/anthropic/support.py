@@ -10,12 +10,12 @@ from typing import Any
 from aar.config.schema import Config
 from aar.protocol.messages import ImageBlock, Message, TextBlock
 from aar.protocol.tool import ToolSpec
-from aar.providers.anthropic import AnthropicProvider
-from aar.providers.anthropic_decode import MessageDecoder
+from aar.providers.anthropic.decode import MessageDecoder
+from aar.providers.anthropic.provider import AnthropicProvider
 from aar.providers.base import Delta, ProviderRequest, ProviderResponse
+from aar.providers.chat_completions.body import BodyDecoder
+from aar.providers.chat_completions.decode import AnswerContext
 from aar.providers.factory import make_provider
-from aar.providers.openai_body import BodyDecoder
-from aar.providers.openai_decode import AnswerContext
 from tests.support.model_server import ModelServer, Reply
 
 KEY = "sk-ant-seeded-0123456789abcdef"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aar.config.schema import Config
 from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError
-from aar.providers.anthropic_eventstream import EventStreamDecoder
+from aar.providers.anthropic.eventstream import EventStreamDecoder
 from aar.providers.base import Provider
 from aar.providers.factory import make_provider
 from tests.providers.anthropic.support import KEY, READ, ask, decode, message, stream_of

@@ -258,7 +258,7 @@ async def test_the_key_goes_out_in_both_forms_to_this_machine_and_without_one_th
 async def test_a_foreign_host_gets_neither_the_key_nor_headers_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    from aar.providers.anthropic_client import open_client, request_headers
+    from aar.providers.anthropic.client import open_client, request_headers
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", KEY)

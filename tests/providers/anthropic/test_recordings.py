@@ -13,7 +13,7 @@ import pytest
 from aar.protocol.errors import RETRYABLE_KINDS, ErrorKind, ProviderError
 from aar.protocol.messages import ReasoningBlock, TextBlock, ToolUseBlock
 from aar.providers.base import Delta, ProviderResponse
-from aar.providers.http_errors import server_error
+from aar.providers.http.errors import server_error
 from tests.providers.anthropic.support import KEY, ask, decode, provider_at
 from tests.providers.test_recordings import KINDS, body_of, cases, check_calls, check_usage
 from tests.support.model_server import ModelServer, Reply

@@ -20,7 +20,7 @@ from aar.protocol.messages import (
     ToolUseBlock,
 )
 from aar.protocol.tool import ToolSpec
-from aar.providers.anthropic_encode import RequestEncoder
+from aar.providers.anthropic.encode import RequestEncoder
 from tests.providers.anthropic.support import (
     PNG,
     READ,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aar.protocol.messages import ReasoningBlock, ToolResultBlock, ToolUseBlock
-from aar.providers.anthropic_thinking import plan_thinking
+from aar.providers.anthropic.thinking import plan_thinking
 from aar.providers.catalog import claude_traits
 from tests.providers.anthropic.support import (
     READ,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.protocol.messages import ReasoningBlock
-from aar.providers.anthropic_decode import normalise
+from aar.providers.anthropic.decode import normalise
 from tests.providers.anthropic.support import decode, events, message, stream_of
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)

@@ -8,9 +8,9 @@ from typing import Any
 
 from aar.protocol.errors import ProviderError
 from aar.providers.base import Delta, ProviderResponse
-from aar.providers.gemini_decode import AnswerDecoder, GeminiContext
-from aar.providers.gemini_errors import gemini_error
-from aar.providers.openai_body import BodyDecoder
+from aar.providers.chat_completions.body import BodyDecoder
+from aar.providers.gemini.decode import AnswerDecoder, GeminiContext
+from aar.providers.gemini.errors import gemini_error
 from tests.support.model_server import Reply
 
 USAGE = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}

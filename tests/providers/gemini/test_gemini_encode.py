@@ -11,10 +11,10 @@ import pytest
 from aar.protocol.messages import Message, TextBlock
 from aar.providers.base import ProviderRequest
 from aar.providers.catalog import GeminiThinking, gemini_thinking
-from aar.providers.gemini_encode import RequestEncoder
-from aar.providers.gemini_schema import clean_schema
-from aar.providers.gemini_seal import FOREIGN_SIGNATURE, seal_name
-from aar.providers.gemini_thinking import thinking_config
+from aar.providers.gemini.encode import RequestEncoder
+from aar.providers.gemini.schema import clean_schema
+from aar.providers.gemini.seal import FOREIGN_SIGNATURE, seal_name
+from aar.providers.gemini.thinking import thinking_config
 from tests.providers.gemini.conversation import NO_INPUT, PIXEL, READ_FILE, SIGNED, conversation, user
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -108,7 +108,7 @@ def test_the_bytes_of_a_request_are_the_beginning_of_the_next_one():
 
 
 def test_a_message_is_encoded_once_also_when_the_last_one_is_replaced(monkeypatch: pytest.MonkeyPatch):
-    from aar.providers import gemini_encode
+    from aar.providers.gemini import encode as gemini_encode
 
     seen: list[Any] = []
     plain = gemini_encode.to_json

@@ -12,8 +12,8 @@ import pytest
 from aar.protocol.errors import RETRYABLE_KINDS, ErrorKind, ProviderError
 from aar.protocol.messages import Message, TextBlock
 from aar.providers.base import ProviderRequest
-from aar.providers.gemini_encode import RequestEncoder
-from aar.providers.gemini_seal import seal_name
+from aar.providers.gemini.encode import RequestEncoder
+from aar.providers.gemini.seal import seal_name
 from tests.providers.gemini.bodies import outcome, read
 from tests.providers.test_recordings import KINDS, body_of, cases, check_calls, check_usage
 

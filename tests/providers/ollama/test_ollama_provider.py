@@ -15,7 +15,7 @@ from aar.protocol.errors import ErrorKind, ProviderError
 from aar.protocol.messages import ImageBlock, Message, TextBlock
 from aar.providers.base import Delta, ProviderRequest, ProviderResponse
 from aar.providers.factory import make_provider
-from aar.providers.ollama import OllamaProvider, root_of
+from aar.providers.ollama.provider import OllamaProvider, root_of
 from tests.providers.ollama.server import OllamaServer, Says
 
 HELLO = Message(role="user", content=(TextBlock(text="hi"),))

@@ -24,10 +24,10 @@ from aar.protocol.messages import (
 )
 from aar.protocol.tool import ToolSpec
 from aar.providers.base import ProviderRequest, ProviderResponse
-from aar.providers.ollama_decode import OllamaBodyDecoder
-from aar.providers.ollama_encode import OllamaEncoder, think_value
-from aar.providers.openai_decode import AnswerContext
-from aar.providers.openai_encode import WireOptions
+from aar.providers.chat_completions.decode import AnswerContext
+from aar.providers.chat_completions.encode import WireOptions
+from aar.providers.ollama.decode import OllamaBodyDecoder
+from aar.providers.ollama.encode import OllamaEncoder, think_value
 from tests.providers.ollama.server import Says
 from tests.providers.test_recordings import KINDS, body_of, cases, check_calls, check_usage
 

@@ -14,7 +14,7 @@ import pytest
 
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.protocol.messages import Message, ReasoningBlock, TextBlock
-from aar.providers.openai_responses_seal import seal
+from aar.providers.openai.seal import seal
 from tests.providers.openai.asking import ASK, KEY, ask, notices, provider_at, response_of
 from tests.providers.openai.wire import call, events, message, reasoning, response, sse
 from tests.support.model_server import ModelServer, Reply

@@ -12,7 +12,7 @@ import pytest
 
 from aar.protocol.errors import RETRYABLE_KINDS, ErrorKind, ProviderError
 from aar.protocol.messages import ReasoningBlock
-from aar.providers.openai_responses_seal import unsealed
+from aar.providers.openai.seal import unsealed
 from tests.providers.openai.asking import ask, response_of
 from tests.providers.openai.wire import read
 from tests.providers.test_recordings import KINDS, body_of, cases, check_calls, check_usage

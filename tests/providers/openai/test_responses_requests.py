@@ -21,9 +21,9 @@ from aar.protocol.messages import (
 )
 from aar.protocol.tool import ToolSpec
 from aar.providers.base import ProviderRequest
-from aar.providers.openai_encode import RequestEncoder, WireOptions
-from aar.providers.openai_responses_encode import ResponsesEncoder
-from aar.providers.openai_responses_seal import seal
+from aar.providers.chat_completions.encode import RequestEncoder, WireOptions
+from aar.providers.openai.encode import ResponsesEncoder
+from aar.providers.openai.seal import seal
 from tests.providers.openai.wire import reasoning, search
 from tests.support.work import calls_made
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aar.protocol.errors import ErrorKind, ProviderError
 from aar.protocol.messages import ReasoningBlock, TextBlock
 from aar.protocol.usage import Usage
-from aar.providers.openai_responses_seal import unsealed
+from aar.providers.openai.seal import unsealed
 from tests.providers.openai.wire import Item, call, events, message, read, reasoning, response, search, sse
 
 TEXTS = st.text(max_size=12)

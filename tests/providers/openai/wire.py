@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aar.providers.base import Delta, ProviderResponse
-from aar.providers.openai_body import BodyDecoder
-from aar.providers.openai_decode import AnswerContext
-from aar.providers.openai_responses_decode import ResponsesDecoder
+from aar.providers.chat_completions.body import BodyDecoder
+from aar.providers.chat_completions.decode import AnswerContext
+from aar.providers.openai.decode import ResponsesDecoder
 
 Item = dict[str, Any]
 USAGE = {
