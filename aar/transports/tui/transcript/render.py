@@ -39,7 +39,7 @@ from aar.transports.tui.transcript.thoughts import thought_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_TAIL_CHARS = 3_000
+_TAIL_CHARS = 2_000
 
 MARGIN: Sequence[Run] = [("  ", "")]
 """Before answers: as wide as the signs of cards, so that all text stands in one column."""
