@@ -348,6 +348,11 @@ async def test_search_marks_unfolds_and_steps() -> None:
         assert not app.told
         await pilot.press("slash", *"nowhere")
         assert "nothing found" in screen_text(app)
+        app.set_focus(None)
+        await pilot.pause()
+        assert "nowhere▏" not in screen_text(app)
+        app.view.focus()
+        await pilot.press("slash", *"nowhere")
         await pilot.press("escape", "escape")
         await pilot.pause()
         assert isinstance(app.told[-1], Transcript.Left)

@@ -61,6 +61,13 @@ class SearchableLines(TranscriptLines):
             self._look(self.finder.query + event.character)
         self.settle()
 
+    def on_blur(self) -> None:
+        """End the line of the search: keys go elsewhere."""
+        if self.finder.typing:
+            self.finder.typing = False
+            self.refresh_bindings()
+            self.settle()
+
     def on_paste(self, event: events.Paste) -> None:
         """Search for what is pasted."""
         if self.finder.typing:
