@@ -38,8 +38,16 @@ def start(argv: list[str], home: Path) -> tuple[subprocess.Popen[bytes], int]:
         "PYTHONPATH": str(Path(__file__).parents[2]),
     }
     env.pop("PYTHONDONTWRITEBYTECODE", None)
+    # A project without the compiled modules: a first task takes a checkpoint of all files.
+    (home / "project").mkdir(exist_ok=True)
     process = subprocess.Popen(
-        argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=home, start_new_session=True
+        argv,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=env,
+        cwd=home / "project",
+        start_new_session=True,
     )
     os.close(theirs)
     return process, ours

@@ -119,7 +119,7 @@ def main() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        subprocess.run(["git", "init", "-q", str(home)], check=True)
+        subprocess.run(["git", "init", "-q", str(home / "project")], check=True)
         for tokens in [int(word) for word in sys.argv[1:]] or [4_000, 40_000]:
             measure(tokens, home)
 

@@ -63,9 +63,7 @@ def _memory() -> float:
 
 
 def _draw(app: _Screen) -> None:
-    view = app.view
-    for row in range(view.size.height):
-        view.render_line(row)
+    app.view.render_lines(app.view.region.reset_offset)
 
 
 def _timed(act: Callable[[], object]) -> float:
@@ -140,6 +138,13 @@ async def measure(count: int) -> None:
             print(
                 f"stream {size:,} characters: {cpu:.2f} s CPU, {wall:.2f} s, a key waits at most {longest:.0f} ms"
             )
+        twice = _blocks(2 * count)
+        app.view.apply(Changes(reset=True), twice)
+        while app.view.viewport.top:
+            app.view.scroll_lines(-38)
+            _draw(app)
+        told = f"{_memory():.0f} MiB ({before:.0f} before the first)"
+        print(f"{2 * count:,} blocks, all of them scrolled through: {told}")
         app.view.document.folds.set_all("full")
         app.view._refold()
         for _ in range(400):

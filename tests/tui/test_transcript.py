@@ -12,6 +12,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.message import Message
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from aar.protocol.errors import UsageError
 from aar.protocol.events import PlanItem
@@ -501,7 +502,7 @@ async def test_an_answer_streams_fast_beside_five_thousand_blocks_and_memory_is_
         while view.document.unfinished:
             view.settle()
             frame = time.process_time()
-            [view.render_line(row) for row in range(view.size.height)]
+            view.render_lines(view.region.reset_offset)
             # Looking at an answer that is not drawn whole yet draws none of it.
             slowest, frames = max(slowest, time.process_time() - frame), frames + 1
         assert frames > 3
@@ -565,8 +566,8 @@ async def test_a_slow_stream_draws_only_the_rows_that_changed(monkeypatch: pytes
         await pilot.pause()
         assert "It begins" in screen_text(app)
         drawn: list[int] = []
-        draw = app.view.render_line
-        monkeypatch.setattr(app.view, "render_line", lambda y: drawn.append(y) or draw(y))
+        draw: Callable[..., Strip] = app.view.render_row
+        monkeypatch.setattr(app.view, "render_row", lambda y, *look: drawn.append(y) or draw(y, *look))
         live.add(" and goes on")
         for _ in range(2):
             app.view.apply(Changes(changed={9}), app.blocks)

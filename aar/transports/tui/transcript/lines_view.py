@@ -6,10 +6,11 @@ One widget however many blocks there are: no layout, no mounting. What keys and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from rich.style import Style
 from textual.app import App
 from textual.geometry import Region
 from textual.strip import Strip
@@ -34,6 +35,9 @@ EDGE = 1
 
 _REST_S = 1 / 60
 """Seconds between two looks at text that came faster than it could be drawn: keys are answered there."""
+
+_Look = tuple[Line | None, bool, bool, int]
+"""What decides how a row looks: its line, the cursor's bar, the thumb, blocks that came below unseen."""
 
 
 class TranscriptLines(Widget, inherit_bindings=False):
@@ -60,7 +64,9 @@ class TranscriptLines(Widget, inherit_bindings=False):
         self._palette: Palette | None = None
         self._palette_of: tuple[object, ...] = ()
         self._timer: Timer | None = None
-        self._row_looks: dict[int, object] = {}
+        self._drawn: dict[int, tuple[_Look, Strip]] = {}
+        self._drawn_for: tuple[object, ...] = ()
+        self._empty_row = Line()
 
     # --- what is shown -----------------------------------------------------------------------------------
 
@@ -124,32 +130,63 @@ class TranscriptLines(Widget, inherit_bindings=False):
             nearest = seen[0] if above else seen[1]
             self.cursor = self.document.blocks[min(nearest, len(self.document) - 1)].key
 
+    def refresh(self, *regions: Region, **wanted: bool) -> Self:
+        """Draw again: ``regions``, or all."""
+        if not regions:
+            self._drawn.clear()
+        return super().refresh(*regions, **wanted)
+
     def _refresh_changed(self) -> None:
         """Draw the rows again that look otherwise than they did: of a slow stream that is one or two."""
         width, height = self.size
-        if self._palette is None or len(self._row_looks) < height:
+        if self._palette is None or len(self._drawn) < height or self._is_marked:
             self.refresh()
             return
-        changed: list[Region] = []
-        for y in range(height):
-            look = self._row_look(y, height)
-            if look is None or look != self._row_looks.get(y):
-                changed.append(Region(0, y, width, 1))
+        changed = [y for y, look in enumerate(self._looks()) if not self._is_drawn(y, look)]
         if len(changed) > height // 2:
             self.refresh()
         elif changed:
-            self.refresh(*changed)
+            self.refresh(*(Region(0, y, width, 1) for y in changed))
 
-    def _row_look(self, y: int, height: int) -> tuple[object, ...] | None:
-        """Return what decides how a row looks; ``None`` where a search or selection lies over it."""
-        if self.finder.query or self.finder.typing or self.selection.ends is not None:
-            return None
-        place, inside = self.document.find(self.viewport.top + y)
-        line = self._line_at(place, inside)
-        bar = line is not None and self.has_focus and self.cursor == self.document.blocks[place].key
-        unseen = self.viewport.unseen if y == height - 1 and not self.viewport.sticks else 0
-        drawn = (line.runs, line.fill) if line is not None else (not len(self.document),)
-        return *drawn, bar, unseen, self._thumb(y, height), self.size.width, id(self._palette)
+    @property
+    def _is_marked(self) -> bool:
+        """Whether a search or a selection lies over the rows."""
+        return bool(self.finder.query) or self.finder.typing or self.selection.ends is not None
+
+    def _looks(self) -> list[_Look]:
+        """Return what decides how each row looks, from the first to the last."""
+        document, viewport, height = self.document, self.viewport, self.size.height
+        if not len(document):
+            welcome = self._welcomed(self.size.width - 2 * EDGE)
+            return [(welcome[y] if y < len(welcome) else None, False, False, 0) for y in range(height)]
+        thumb = self._thumb(height)
+        cursor = self.cursor if self.has_focus else None
+        found: list[_Look] = []
+        place, inside = document.find(viewport.top)
+        while len(found) < height:
+            lines: Sequence[Line] = ()
+            gap, count, bar = 0, height, False
+            if place < len(document):
+                lines, gap, count = document.lines(place), document.gap(place), document.height(place)
+                bar = document.blocks[place].key == cursor
+            for number in range(inside - gap, min(count, inside + height - len(found)) - gap):
+                line = lines[number] if 0 <= number < len(lines) else None
+                found.append((line, bar and line is not None, len(found) in thumb, 0))
+            place, inside = place + 1, 0
+        if found and viewport.unseen and not viewport.sticks:
+            found[-1] = (*found[-1][:3], viewport.unseen)
+        return found
+
+    def _is_drawn(self, y: int, look: _Look) -> bool:
+        """Whether a row stands on the screen as it is to look."""
+        kept = self._drawn.get(y)
+        if kept is None or kept[0][1:] != look[1:]:
+            return False
+        before, line = kept[0][0], look[0]
+        if before is line or before is None or line is None:
+            return before is line
+        # The end of a text that comes is drawn anew each time: mostly as it was.
+        return before.runs == line.runs and before.fill == line.fill
 
     def _go_on(self) -> None:
         self._timer = None
@@ -180,45 +217,63 @@ class TranscriptLines(Widget, inherit_bindings=False):
 
     # --- drawing -----------------------------------------------------------------------------------------
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return rows of the view, with the empty cells at their sides.
+
+        Textual would style each row for itself: here a row that only moved is the same strip as before, and
+        all that Textual keeps with it is still good.
+        """
+        palette, size = self.palette, self.region.size
+        if self._drawn_for != (size, palette):
+            self._drawn, self._drawn_for = {}, (size, palette)
+        rows: list[Strip] = []
+        for y, look in enumerate(self._looks()[crop.y : crop.bottom], crop.y):
+            if not self._is_drawn(y, look):
+                self._drawn[y] = look, self.render_row(y, look)
+            rows.append(self._drawn[y][1])
+        for line_filter in self.get_line_filters():
+            rows = [row.apply_filter(line_filter, self.background_colors[1]) for row in rows]
+        if crop.column_span != (0, size.width):
+            rows = [row.crop(*crop.column_span) for row in rows]
+        return rows
+
     def render_line(self, y: int) -> Strip:
         """Return one row of the view."""
+        return self.render_row(y, self._looks()[y])
+
+    def render_row(self, y: int, look: _Look) -> Strip:
+        """Return the row at ``y``, which is to look like this."""
         palette, width = self.palette, self.size.width
-        height = self.size.height
-        self._row_looks[y] = self._row_look(y, height)
-        if self.finder.typing and y == height - 1:
-            return self._search_row(palette, width)
-        strip = self._row(y, palette)
-        thumb = self._thumb(y, height)
-        right = Segment("▐" if thumb else " ", palette["thumb" if thumb else ""])
-        strip = Strip([*strip, right], width)
+        left, right = self.gutter.left, self.gutter.right
+        whole = left + width + right
+        if self.finder.typing and y == self.size.height - 1:
+            row = self._search_row(palette, width)
+            return Strip([*_blank(left, palette.ground), *row, *_blank(right, palette.ground)], whole)
+        line, bar, thumb, unseen = look
+        drawn = self._empty_row if line is None else line
+        key = (palette, width, left, right, bar, thumb)
+        strip = drawn.strip
+        if strip is None or drawn.strip_of != key or self._is_marked:
+            inner = strip_of(drawn, palette, width - 2 * EDGE)
+            if line is not None and self._is_marked and len(self.document):
+                inner = self._marked(inner, line, y, palette)
+            start = Segment("▎", palette["bar.cursor"]) if bar else Segment(" " * EDGE, palette[""])
+            end = Segment("▐" if thumb else " ", palette["thumb" if thumb else ""])
+            row = [*_blank(left, palette.ground), start, *inner, end, *_blank(right, palette.ground)]
+            strip = Strip(row, whole)
+            if not self._is_marked:
+                drawn.strip, drawn.strip_of = strip, key
         if y == 0 and self.finder.query and not self.finder.typing:
             told = f" /{shorten(self.finder.query, width // 3)} {self._found()} "
-            strip = put_right(strip, told, palette["search"], width, EDGE)
-        if y == height - 1 and self.viewport.unseen and not self.viewport.sticks:
-            strip = put_right(strip, f" {self.viewport.unseen} new ↓ ", palette["new"], width, EDGE)
+            strip = put_right(strip, told, palette["search"], left + width, EDGE)
+        if unseen:
+            strip = put_right(strip, f" {unseen} new ↓ ", palette["new"], left + width, EDGE)
         return strip
 
-    def _row(self, y: int, palette: Palette) -> Strip:
-        inner = self.size.width - 2 * EDGE
-        blank = Segment(" " * EDGE, palette[""])
-        if not len(self.document):
-            return Strip([blank, *strip_of(self._welcome_line(y, inner), palette, inner)], inner + EDGE)
-        place, inside = self.document.find(self.viewport.top + y)
-        line = self._line_at(place, inside)
-        if line is None:
-            return Strip([blank, Segment(" " * inner, palette[""])], inner + EDGE)
-        strip = strip_of(line, palette, inner)
-        number = inside - self.document.gap(place)
-        strip = self._marked(strip, line, place, number, palette)
-        here = self.has_focus and self.cursor == self.document.blocks[place].key
-        return Strip([Segment("▎", palette["bar.cursor"]) if here else blank, *strip], inner + EDGE)
-
-    def _welcome_line(self, y: int, width: int) -> Line:
+    def _welcomed(self, width: int) -> Sequence[Line]:
         if self._welcome is not None and self._welcome_lines[0] != width:
             self._welcome_lines = width, self._welcome(width)
-        lines = self._welcome_lines[1]
-        # Not the line itself: it keeps its strip, in the colours of the theme before.
-        return Line(lines[y].runs) if y < len(lines) else Line()
+        return self._welcome_lines[1]
 
     def _line_at(self, place: int, inside: int) -> Line | None:
         if place >= len(self.document):
@@ -227,8 +282,10 @@ class TranscriptLines(Widget, inherit_bindings=False):
         lines = self.document.lines(place)
         return lines[number] if 0 <= number < len(lines) else None
 
-    def _marked(self, strip: Strip, line: Line, place: int, number: int, palette: Palette) -> Strip:
+    def _marked(self, strip: Strip, line: Line, y: int, palette: Palette) -> Strip:
         """Lay search and selection over a row."""
+        place, inside = self.document.find(self.viewport.top + y)
+        number = inside - self.document.gap(place)
         if self.finder.query:
             found = self.finder.spans(place)
             here = self.finder.here
@@ -242,13 +299,14 @@ class TranscriptLines(Widget, inherit_bindings=False):
             strip = overlay(strip, [cells_of(line.text, *span)], palette["selected"])
         return strip
 
-    def _thumb(self, y: int, height: int) -> bool:
+    def _thumb(self, height: int) -> range:
+        """Return the rows that the thumb stands in."""
         total = self.document.total
         if total <= height:
-            return False
+            return range(0)
         size = max(1, height * height // total)
         start = (height - size) * self.viewport.top // max(1, self.viewport.last_top)
-        return start <= y < start + size
+        return range(start, start + size)
 
     def _search_row(self, palette: Palette, width: int) -> Strip:
         text, style = f" /{self.finder.query}▏ {self._found()}", palette["search"]
@@ -265,3 +323,7 @@ class TranscriptLines(Widget, inherit_bindings=False):
         if not finder.count:
             return "nothing found" if finder.query else ""
         return f"block {finder.number} of {finder.count}"
+
+
+def _blank(cells: int, style: Style) -> list[Segment]:
+    return [Segment(" " * cells, style)] if cells else []

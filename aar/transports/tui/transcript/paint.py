@@ -14,17 +14,13 @@ from aar.transports.tui.transcript.text import Line
 
 
 def strip_of(line: Line, palette: Palette, width: int) -> Strip:
-    """Return the strip of a line, as wide as the transcript. It is kept in the line."""
-    kept = line.strip
-    if kept is None:
-        segments = [Segment(text, palette[role]) for text, role in line.runs]
-        used = sum(cell_len(text) for text, _ in line.runs)
-        if used < width:
-            segments.append(Segment(" " * (width - used), palette[line.fill]))
-        kept = line.strip = Strip(segments, max(used, width))
-        if used > width:
-            kept = line.strip = kept.crop(0, width)
-    return kept
+    """Return the strip of a line, ``width`` cells wide."""
+    segments = [Segment(text, palette[role]) for text, role in line.runs]
+    used = sum(cell_len(text) for text, _ in line.runs)
+    if used < width:
+        segments.append(Segment(" " * (width - used), palette[line.fill]))
+    strip = Strip(segments, max(used, width))
+    return strip.crop(0, width) if used > width else strip
 
 
 def overlay(strip: Strip, spans: Sequence[tuple[int, int]], style: Style) -> Strip:

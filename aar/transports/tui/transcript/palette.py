@@ -72,12 +72,16 @@ class Palette:
     Args:
         variables: Of the theme, without the dollar sign.
         background: Colour behind the transcript.
+
+    Attributes:
+        ground: Style of cells that nothing stands in.
     """
 
     def __init__(self, variables: Mapping[str, str], background: Color) -> None:
         self._variables = dict(variables)
         self._background = background
         self._styles: dict[str, RichStyle] = {}
+        self.ground = RichStyle(bgcolor=background.rich_color)
 
     def __getitem__(self, role: str) -> RichStyle:
         style = self._styles.get(role)

@@ -56,7 +56,8 @@ class Line:
         joined: Text that was left out where the line before was broken; ``None``: a line of its own.
         fill: Role of the rest of the row.
         code: Code block that the line is a part of.
-        strip: Kept by whoever draws.
+        strip: Row that was drawn of it; kept by whoever draws.
+        strip_of: What the row was drawn for.
     """
 
     runs: tuple[Run, ...] = ()
@@ -65,6 +66,7 @@ class Line:
     fill: str = ""
     code: Code | None = None
     strip: Strip | None = field(default=None, repr=False)
+    strip_of: object = field(default=None, repr=False)
 
     @property
     def text(self) -> str:
