@@ -22,6 +22,12 @@ _HIDDEN = (
     r"\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _UNSAFE = late_pattern(f"[{_HIDDEN}]")
+_EMOJI = (
+    "[\u2194\u2195\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001f3fa\U0001f400-\U0001faff]"
+    "[\ufe0f\U0001f3fb-\U0001f3ff]?"
+)
+# A family of four has three joiners: in a longer chain the terminal would draw one sign for many.
+_JOINED = late_pattern(f"(?<!\u200d){_EMOJI}(?:\u200d{_EMOJI}){{1,3}}(?!\u200d)|[{_HIDDEN}]")
 _UNSAFE_LINE = late_pattern(f"[{_HIDDEN}\n]")
 _ANSI = late_pattern(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI
@@ -45,6 +51,20 @@ def sanitize(text: str, *, keep_newlines: bool = True) -> str:
     if keep_newlines and "\r\n" in text:
         text = _LINE_END.sub("\n", text)
     return pattern.sub(_visible, text)
+
+
+def sanitize_prose(text: str) -> str:
+    r"""Return ``text`` as `sanitize` does, but let a joiner stay that makes one of two to four emoji.
+
+    For what people read, not for what is run: a family or a flag is then drawn as one sign (``👩‍👧``).
+    """
+    if "\u200d" not in text:
+        return sanitize(text)
+    return _JOINED.sub(_joined_or_visible, _LINE_END.sub("\n", text))
+
+
+def _joined_or_visible(match: re.Match[str]) -> str:
+    return match[0] if len(match[0]) > 1 else _visible(match)
 
 
 def strip_ansi(text: str) -> str:

@@ -18,8 +18,8 @@ from aar.runtime import open_runtime
 from aar.runtime.conversation import Conversation
 from aar.transports.cli.main import cli
 from aar.transports.tui.app import AarApp
+from aar.transports.tui.panel_lines import PanelFacts, panel_lines
 from aar.transports.tui.presenter import Presenter
-from aar.transports.tui.side_panel import PanelFacts, panel_text
 from aar.transports.tui.theme_loader import load_theme, theme_names
 from tests.acp.support import Editor
 from tests.cli.support import script
@@ -91,9 +91,9 @@ def test_panels_are_drawn_in_words_alone_for_screen_readers() -> None:
     )
     presenter.set_panels((Panel("a.b", "Title", lines),))
     assert presenter.drain().status
-    text = panel_text(presenter.status, PanelFacts(), plain=True).plain
-    assert text.splitlines()[:3] == ["Title", "XP 25%", "rest /x rest"]
-    assert "\x1b" not in text
+    shown = [line.text for line in panel_lines(presenter.status, PanelFacts(), 30, plain=True)]
+    assert shown[:3] == ["Title", "XP 25%", "rest /x rest"]
+    assert "\x1b" not in "".join(shown)
     presenter.set_panels(presenter.status.panels)
     assert not presenter.drain().status
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from aar.safety.sanitize import sanitize, strip_ansi
+from aar.safety.sanitize import sanitize, sanitize_prose, strip_ansi
 
 _ANY = st.text(alphabet=st.one_of(st.characters(), st.characters(categories=["Cc", "Cf", "Cs"])))
 
@@ -37,6 +39,28 @@ def test_what_steers_a_terminal_is_shown_as_an_escape(text: str, shown: str) -> 
 
 def test_newlines_are_shown_where_one_line_is_wanted() -> None:
     assert sanitize("a\nb", keep_newlines=False) == "a\\nb"
+
+
+_JOINED = ["👩‍👩‍👧‍👦", "🏳️‍🌈", "🏴‍☠️", "❤️‍🔥", "👁️‍🗨️", "🧑🏽‍🤝‍🧑🏿", "🤷🏽‍♀️", "👩‍⚕️", "🐻‍❄️", "🙂‍↔️", "⛓️‍💥", "🚶‍➡️"]
+_CHAINS = st.text(alphabet="👩👧👦❤️🔥\u200d🏽ab\u202e 日\n\U000e0041", max_size=30)
+
+
+@pytest.mark.parametrize("emoji", _JOINED)
+def test_emoji_made_of_several_are_one_sign_in_prose_and_escapes_where_something_is_run(emoji: str) -> None:
+    assert sanitize_prose(f"a{emoji}b\u200d") == f"a{emoji}b\\u200d"
+    assert "\u200d" not in sanitize(emoji)
+    assert cell_len(emoji) == 2
+
+
+@given(st.one_of(_ANY, _CHAINS))
+def test_a_joiner_stays_only_between_emoji_and_never_many_in_a_row(text: str) -> None:
+    shown = sanitize_prose(text)
+    assert shown.replace("\u200d", "\\u200d") == sanitize(text)
+    for cluster in re.findall(r".[\ufe0f🏽]*(?:\u200d.[\ufe0f🏽]*)+", shown):
+        signs = [part.strip("\ufe0f🏽") for part in cluster.split("\u200d")]
+        assert 2 <= len(signs) <= 4
+        assert all(unicodedata.category(sign) in {"So", "Sk", "Sm"} for sign in signs if sign)
+    assert sanitize_prose(shown) == shown
 
 
 @given(_ANY, st.booleans())

@@ -20,8 +20,9 @@ from aar.safety.sanitize import sanitize
 from aar.transports.tui.app import AarApp
 from aar.transports.tui.palette import Palette, needs_words, ranked
 from aar.transports.tui.prompt import PromptArea
-from aar.transports.tui.results import ResultView, draw, lines_of, passes_by
+from aar.transports.tui.results import ResultView, lines_of, passes_by
 from aar.transports.tui.screens.picker import Picker, Row
+from aar.transports.tui.transcript.palette import content_of
 from tests.tui.screens import screen_text, until
 
 
@@ -223,7 +224,7 @@ def test_results_of_any_text_fit_the_width_and_hold_no_control(
 ) -> None:
     table = Table("t", ("a", "b") if headed else (), tuple((row[0], row[1]) for row in rows), words)
     for result in (Text(words), table):
-        shown = draw(lines_of(result, width)).plain
+        shown = content_of(lines_of(result, width)).plain
         assert sanitize(shown) == shown
 
 

@@ -8,15 +8,20 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual.binding import ActiveBinding, BindingsMap
 from textual.content import Content
+from textual.dom import DOMNode
+from textual.widget import Widget
 
 from aar.protocol.events import PlanItem
 from aar.transports.tui.activity import activity_line, elapsed, tokens
 from aar.transports.tui.branch import branch_of
-from aar.transports.tui.footer import footer_line
+from aar.transports.tui.footer import footer_line, shown_bindings
 from aar.transports.tui.header import header_line, money, short_model
-from aar.transports.tui.layout import Layout, Look, early_look
-from aar.transports.tui.side_panel import PanelFacts, panel_text
+from aar.transports.tui.layout import SECTIONS, Layout, Look, early_look
+from aar.transports.tui.panel_lines import PanelFacts, panel_lines
+from aar.transports.tui.prompt.area import PromptArea
 from aar.transports.tui.status import ChangedFile, Status
 from aar.transports.tui.terminal import (
     call_sequence,
@@ -128,31 +133,62 @@ def test_the_footer_shows_as_many_keys_as_fit_beside_the_users_status() -> None:
     assert "[bold]" in line.plain
 
 
-def test_the_panel_tells_plan_files_agents_and_notices() -> None:
+def test_the_footer_says_what_keys_of_the_prompt_do_while_a_run_is_under_way() -> None:
+    area: DOMNode = Widget()
+    bindings = {
+        binding.key: ActiveBinding(area, binding, True, "")
+        for binding in BindingsMap(PromptArea.BINDINGS).key_to_bindings["enter"]
+        + BindingsMap(PromptArea.BINDINGS).key_to_bindings["alt+enter"]
+    }
+    assert shown_bindings(bindings, working=False) == [("Enter", "send")]
+    assert shown_bindings(bindings, working=True) == [("Enter", "say now"), ("Alt+Enter", "queue")]
+
+
+def panel(status: Status, facts: PanelFacts, *sections: str, plain: bool = False) -> list[str]:
+    lines = panel_lines(status, facts, 29, sections or SECTIONS, plain=plain)
+    assert all(cell_len(line.text) <= 29 for line in lines)
+    return [line.text for line in lines]
+
+
+def test_the_panel_tells_all_it_knows_in_lines_that_hang_below_their_signs() -> None:
     status = full_status()
-    status.plan = (PlanItem(id="1", title="Read", status="completed"), PlanItem(id="2", title=HOSTILE))
-    status.files = {"a.py": ChangedFile("a.py", "modify", 3, 1), "b.py": ChangedFile("b.py", "delete")}
-    facts = PanelFacts("I wonder", [("reviewer", "reads a.py")], [("error", HOSTILE)])
-    text = panel_text(status, facts).plain
-    for part in (
-        "Thinking",
-        "I wonder",
-        "✓ Read",
-        "a.py +3 −1",
-        "b.py deleted",
-        "reviewer reads",
-        "50.0k of 200.0k",
-    ):
-        assert part in text
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-    words = panel_text(status, facts, ("plan",), plain=True).plain
-    assert "done: Read" in words
-    assert "Thinking" not in words
+    status.plan = (
+        PlanItem(id="1", title="Read", status="completed"),
+        PlanItem(id="2", title="Write a test that is too long for a line", status="in_progress"),
+    )
+    status.files = {
+        "a.py": ChangedFile("a.py", "modify", 3, 1),
+        "b.py": ChangedFile("b.py", "delete"),
+        "new": ChangedFile("new", "create", 8),
+        "deep": ChangedFile("a/very/deep/folder/with/a_file.py", "modify", 0, 12),
+    }
+    thoughts = "**On the sum**\n\n- it is `total` that\n  is **wrong** by one, as 2 ** 3 ** 4 shows"
+    facts = PanelFacts(
+        thoughts, [("reviewer", "reads a.py and all that belongs to it")], [("error", "It failed")]
+    )
+    assert panel(status, facts) == [
+        "Thinking", "On the sum", "", "• it is total that", "  is wrong by one, as 2 ** 3",
+        "** 4 shows", "",
+        "Plan", "☑ Read", "▸ Write a test that is too", "  long for a line", "",
+        "Changed files", "a.py +3 −1", "b.py deleted", "new +8", "…/folder/with/a_file.py −12", "",
+        "Agents", "reviewer reads a.py and all", "  that belongs to it", "",
+        "Context", "50.0k of 200.0k tokens, 25%", "120.0k tokens in all, $0.42", "",
+        "Notices", "✗ It failed",
+    ]  # fmt: skip
+    assert panel(status, facts, "plan", plain=True)[1:3] == ["done: Read", "now: Write a test that is too"]
+
+
+def test_the_panel_shows_the_end_of_long_thoughts_and_nothing_that_steers() -> None:
+    status = Status(plan=(PlanItem(id="1", title=HOSTILE),))
+    long = "first\n" * 200 + "\x1b[31m" + HOSTILE
+    shown = "\n".join(panel(status, PanelFacts(long, (), [("error", HOSTILE)])))
+    assert not {"\x1b", "\u202e", "\u200b", "\x07"} & set(shown)
+    assert "👩‍💻" in shown
+    assert 20 < shown.count("first") < 120
 
 
 def test_an_empty_panel_says_what_will_stand_there() -> None:
-    assert "will stand here" in panel_text(Status(), PanelFacts()).plain
+    assert "will stand" in " ".join(panel(Status(), PanelFacts()))
 
 
 def test_the_panel_opens_where_there_is_room_and_by_key() -> None:

@@ -46,8 +46,8 @@ from aar.transports.tui.blocks import (
     ToolBlock,
     UserBlock,
 )
+from aar.transports.tui.panel_lines import facts_of
 from aar.transports.tui.presenter import Presenter
-from aar.transports.tui.side_panel import facts_of
 from aar.transports.tui.transcript.render import render_block
 
 

@@ -117,8 +117,8 @@ class Screen(App[None]):
 
 
 def rows(app: Screen) -> list[str]:
-    """Return all rows of the screen without the thumb."""
-    return [strip.text[:-1].rstrip() for strip in app.screen._compositor.render_strips()]
+    """Return all rows of the screen without the cursor's bar and the thumb."""
+    return [strip.text[1:-1].rstrip() for strip in app.screen._compositor.render_strips()]
 
 
 Body = Callable[[Screen, Pilot[None]], Awaitable[None]]
@@ -267,16 +267,40 @@ async def test_at_the_top_older_blocks_are_asked_for_once_and_come_without_a_jum
 
 async def test_keys_move_between_blocks_and_prompts() -> None:
     async def body(app: Screen, pilot: Pilot[None]) -> None:
+        assert app.view.cursor == 100
         await pilot.press("k", "k", "k")
-        assert app.view.cursor == 98
+        assert app.view.cursor == 97
         await pilot.press("j")
-        assert app.view.cursor == 99
+        assert app.view.cursor == 98
         await pilot.press("left_square_bracket")
         assert app.view.cursor == 91
         assert "prompt 91" in screen_text(app).splitlines()[0] + screen_text(app).splitlines()[1]
         await pilot.press("left_square_bracket", "right_square_bracket")
         assert app.view.cursor == 91
         assert "▎" in screen_text(app)
+
+    await on_screen(many(100), body)
+
+
+async def test_the_bar_stands_where_keys_act_also_after_the_view_has_moved() -> None:
+    async def body(app: Screen, pilot: Pilot[None]) -> None:
+        def bars() -> list[str]:
+            shown = app.screen._compositor.render_strips()
+            return [strip.text[1:-1].strip() for strip in shown if strip.text.startswith("▎")]
+
+        assert bars()[-1] == "more of 100"
+        await pilot.press("pageup", "pageup")
+        await pilot.pause()
+        lowest = screen_text(app).splitlines()[-1].strip("▎▐ ")
+        assert lowest in bars()
+        assert app.view.cursor == int(lowest.split()[-1])
+        await pilot.press("home", "end")
+        await pilot.pause()
+        assert bars()[-1] == "more of 100"
+        app.add(answer(101, "word\n\n" * 30))
+        await pilot.pause()
+        assert app.view.cursor == 101
+        assert bars()
 
     await on_screen(many(100), body)
 
@@ -309,11 +333,13 @@ async def test_search_marks_unfolds_and_steps() -> None:
             ToolBlock(101, name="bash", arguments={"command": "x"}, status="done", output="a needle here")
         )
         await pilot.press("slash", *"needle")
-        assert "/needle▏ 1/1" in screen_text(app)
+        assert "/needle▏ block 1 of 1" in screen_text(app)
+        assert "Enter keeps it, Esc ends" in screen_text(app)
         assert "a needle here" in screen_text(app)
         await pilot.press("backspace", "ctrl+u", *"of 5", "enter")
         assert app.view.finder.count == 10 - 1 + 1
         first = app.view.cursor
+        assert "/of 5 block" in screen_text(app).splitlines()[0]
         await pilot.press("n")
         assert app.view.cursor != first
         await pilot.press("N")
@@ -323,6 +349,11 @@ async def test_search_marks_unfolds_and_steps() -> None:
         assert not app.told
         await pilot.press("slash", *"nowhere")
         assert "nothing found" in screen_text(app)
+        app.set_focus(None)
+        await pilot.pause()
+        assert "nowhere▏" not in screen_text(app)
+        app.view.focus()
+        await pilot.press("slash", *"nowhere")
         await pilot.press("escape", "escape")
         await pilot.pause()
         assert isinstance(app.told[-1], Transcript.Left)

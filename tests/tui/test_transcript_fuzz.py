@@ -10,7 +10,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.strip import Strip
 
-from aar.safety.sanitize import sanitize
+from aar.safety.sanitize import sanitize, sanitize_prose
 from aar.transports.tui.blocks import AnswerBlock, AnyBlock, ToolBlock, UserBlock
 from aar.transports.tui.presenter import Changes
 from aar.transports.tui.transcript import Transcript
@@ -24,7 +24,9 @@ PIECES = [
     "שלום", "العربية", "a" * 300, " " * 50, "@@ -1 +1 @@\n", "+x\n", "-y\n", "word ", "word ", "word ", "\ud800", "❤️", "🇩🇪", "\u3000", "ﷺ",
 ]  # fmt: skip
 CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+    # A joiner may stand between two emoji.
+    "|(?<![\ufe0f\u2600-\u27bf\U0001f300-\U0001faff])\u200d|\u200d(?![\u2600-\u27bf\U0001f300-\U0001faff])"
 )
 
 
@@ -101,7 +103,7 @@ def check_block(view: Transcript, place: int, block: AnyBlock) -> None:
     lines = view.document.lines(place)
     assert all(CONTROL.search(line.text) is None and "\n" not in line.text for line in lines)
     if isinstance(block, UserBlock):
-        assert joined_text(lines).split() == sanitize(block.text).split()
+        assert joined_text(lines).split() == sanitize_prose(block.text).split()
     elif isinstance(block, ToolBlock) and block.output and not block.diff:
         assert output_of(view, place) == shown_of(block.output)
 

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import time
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from aar.orchestration import task_tools
+from aar.tools.builtin import notes
+from aar.tools.builtin.catalogue import builtin_tools
+from aar.transports.tui.blocks import ThinkingBlock, ToolBlock
+from aar.transports.tui.transcript.cards import render_tool
 from aar.transports.tui.transcript.chunks import split_chunks
 from aar.transports.tui.transcript.diff import changed_words, count_changes, parse_diff, render_diff
+from aar.transports.tui.transcript.folds import Fold
 from aar.transports.tui.transcript.highlight import highlight
 from aar.transports.tui.transcript.line_map import LineMap
+from aar.transports.tui.transcript.listing import listing
 from aar.transports.tui.transcript.markdown import render_markdown
+from aar.transports.tui.transcript.render import render_block
 from aar.transports.tui.transcript.spans import Link, copy_lines, find_all, link_at, links_in
 from aar.transports.tui.transcript.stream import MarkdownStream
 from aar.transports.tui.transcript.text import clean, joined_text, plain_lines, shorten, wrap
+from aar.transports.tui.transcript.thoughts import thought_lines
 
 ODD = st.text(
     st.sampled_from("ab .\t日本語ｶ👍🏽é\u0301e\u0300\u202e\x1b\x00[](){}*_`#|~->\\\n:1❤\ufe0f🇩🇪،שׁ"),
@@ -71,6 +81,20 @@ def test_words_stay_whole_and_wide_characters_break_anywhere_but_before_a_full_s
     assert [line.text for line in wrap([("one two three", "")], 8)] == ["one two", "three"]
     assert [line.text for line in wrap([("日本語です。", "")], 10)] == ["日本語で", "す。"]
     assert [line.text for line in wrap([("abcdefghij", "")], 4)] == ["abcd", "efgh", "ij"]
+
+
+@given(st.text(alphabet="ab 日👍", max_size=30), st.integers(4, 30), st.booleans())
+def test_an_emoji_made_of_several_is_drawn_as_one_and_never_torn(text: str, width: int, code: bool) -> None:
+    family, fire = "👩🏽\u200d👩🏽\u200d👧\u200d👦", "❤️\u200d🔥"
+    lines = wrap([(f"{text}{family}{text} {fire}{text}", "")], width, code=code)
+    shown = [line.text for line in lines]
+    assert sum(row.count(family) for row in shown) == sum(row.count(fire) for row in shown) == 1
+    assert all(cell_len(row) <= width for row in shown)
+
+
+def test_words_of_a_model_keep_such_emoji_and_code_shows_what_they_are_made_of() -> None:
+    lines = render_markdown("a 👩\u200d👧 b `👩\u200d👧`\n\n```\n👩\u200d👧\n```\n", 60)
+    assert [line.body for line in lines] == ["a 👩\u200d👧 b 👩\\u200d👧", "", "👩\\u200d👧"]
 
 
 def test_a_wrapped_line_hangs_below_its_mark() -> None:
@@ -130,6 +154,7 @@ def test_deep_nesting_and_endless_brackets_end_soon() -> None:
         assert render_markdown(source, 40)
 
 
+@example("# Head\n[a][r]\n# Head\n[r]: http://d.e\n# Head\n# Head\n", 41, 20)
 @given(MARKDOWN, st.integers(1, 7), st.integers(20, 60))
 @settings(max_examples=120, deadline=None)
 def test_a_stream_ends_with_the_lines_of_the_whole_text(source: str, step: int, width: int) -> None:
@@ -259,3 +284,99 @@ def test_links_are_found_soon_in_endless_words() -> None:
     started = time.process_time()
     links_in(lines)
     assert time.process_time() - started < 10
+
+
+def card(width: int = 60, fold: Fold = "full", **facts: Any) -> list[str]:
+    return [line.text for line in render_tool(ToolBlock(1, **facts), width, fold)]
+
+
+def test_numbers_beside_what_was_read_are_neither_coloured_nor_copied() -> None:
+    text = "     9\t'''Doc\n    10\tof it'''\n    11\t\tx = 1  # a note that is wrapped\n(2 more lines)"
+    lines = listing(text, "python", 24, 99)
+    assert [line.text for line in lines] == [
+        " 9  '''Doc", "10  of it'''", "11      x = 1  # a note ", "    that is wrapped", "(2 more lines)",
+    ]  # fmt: skip
+    assert joined_text(lines) == "'''Doc\nof it'''\n    x = 1  # a note that is wrapped\n(2 more lines)"
+    assert lines[0].runs[0] == (" 9  ", "faint")
+    assert lines[1].runs[1][1] == "output syn.string"
+    assert card(name="read_file", arguments={"path": "a.py"}, status="done", output=text)[1] == "   9  '''Doc"
+
+
+def test_a_card_says_each_thing_once() -> None:
+    command = {"command": "cd src\n  make all\n"}
+    ran = {
+        "name": "bash",
+        "arguments": command,
+        "status": "done",
+        "output": "boom\nexit code: 3",
+        "exit_code": 3,
+    }
+    assert card(fold="peek", **ran) == ["✗ Ran cd src ↵ make all · exit 3", "  boom"]
+    assert card(**ran)[-1] == "  boom"
+    assert card(**{**ran, "output": "exit code: 3"})[-1] == "  (no output)"
+    assert card(**{**ran, "exit_code": 4})[-1] == "  exit code: 3"
+
+
+def test_a_card_does_not_claim_what_failed() -> None:
+    failed = {"status": "failed", "category": "not_found", "output": "no such text"}
+    assert card(fold="folded", name="edit_file", arguments={"path": "a"}, **failed) == [
+        "✗ Editing a · not found"
+    ]
+    ran = card(fold="folded", name="bash", arguments={"command": "x"}, status="failed", exit_code=1)
+    assert ran == ["✗ Ran x · exit 1"]
+
+
+def test_of_an_error_the_beginning_is_shown_and_its_kind_only_once() -> None:
+    long = "Error [not_found]: old_text is not in a.py. " + "It may be elsewhere. " * 30
+    failed = {
+        "name": "edit_file",
+        "status": "failed",
+        "is_error": True,
+        "category": "not_found",
+        "output": long,
+    }
+    shown = card(fold="peek", **failed)
+    assert shown[1].startswith("  old_text is not in a.py. It may")
+    assert (len(shown), shown[-1]) == (7, "  … more (Enter shows all)")
+    assert not any("Error [" in row for row in card(**failed))
+
+
+def test_every_tool_has_words_of_its_own() -> None:
+    specs = [*builtin_tools(), *notes.tools(), *task_tools.tools({})]
+    assert [
+        spec.name for spec in specs if card(name=spec.name, status="done")[0].startswith("✓ Called")
+    ] == []
+    given = {"agent": "explore", "prompt": "find the callers"}
+    assert (
+        card(name="task", arguments=given, status="done", output="x")[0] == "✓ Gave explore: find the callers"
+    )
+
+
+def test_a_list_that_was_updated_tells_how_far_it_is() -> None:
+    items = [
+        {"title": "a", "status": "completed"},
+        {"title": "b\x1b[2J", "status": "in_progress"},
+        {"title": "c"},
+    ]
+    shown = card(fold="folded", name="todo", arguments={"items": items}, status="done")
+    assert shown == ["✓ Updated the list 1/3, now: b␛[2J"]
+    for odd in ("x", ["x", 3, {}], {"a": 1}, [{"status": ["x"]}]):
+        assert card(fold="folded", name="todo", arguments={"items": odd}, status="done")[0].startswith(
+            "✓ Upd"
+        )
+
+
+def test_thoughts_are_drawn_without_their_marks_and_their_lines_do_not_jump_while_they_grow() -> None:
+    text = "## On it\n\n**Bold** and `code`, 2 ** 3\n- a point that is longer than a line can be here"
+    assert [line.text for line in thought_lines(text, 30, [("┊ ", "")])] == [
+        "┊ On it", "┊ ", "┊ Bold and code, 2 ** 3", "┊ • a point that is longer", "┊   than a line can be here",
+    ]  # fmt: skip
+    block = ThinkingBlock(1, live=True)
+    shown: list[list[str]] = []
+    for number in range(2_000):
+        block.add(f"word {number} ")
+        if number > 1_000 and number % 10 == 0:
+            shown.append([line.text for line in render_block(block, 60, "peek")])
+    moved = [before for before, after in pairwise(shown) if before[-2] not in after]
+    assert len(moved) < 10
+    assert all(len(rows) == 8 for rows in shown)

@@ -1,6 +1,8 @@
-"""What a user can do about an error, by its kind."""
+"""What a user is told of an error, an end and a way back, by its kind."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 _ADVICE = {
     "auth": "Set the key (`aar auth set PROVIDER` or its environment variable), or choose another /model.",
@@ -22,6 +24,35 @@ _ADVICE = {
 }
 
 
+_BACK: Mapping[str, str] = {
+    "both": "Went back, files and conversation; /redo comes back",
+    "files": "Files went back; /redo changes them again",
+    "conversation": "The conversation went back, files stay; /redo comes back",
+}
+_ENDS: Mapping[str, str] = {
+    "cancelled": "Interrupted",
+    "stopped": "Stopped as you asked",
+    "max_steps": "Stopped at the step limit ([limits] steps)",
+    "timeout": "Stopped at the time limit ([limits] seconds)",
+    "budget": "Stopped at the budget",
+    "repetition": "Stopped: the model repeated itself",
+    "denied": "Stopped: you said no; tell what to do instead",
+    "empty": "Stopped: the model gave no answer",
+    "max_tokens": "Stopped: the answer was cut at the output limit",
+    "refusal": "The model declined",
+}
+
+
 def advice_for(kind: str) -> str:
     """Return one sentence for an error of ``kind``; empty when there is nothing to advise."""
     return _ADVICE.get(kind, "")
+
+
+def way_back(scope: str) -> str:
+    """Return what a rewind of ``scope`` did and how it is taken back."""
+    return _BACK[scope]
+
+
+def ending(stop_reason: str) -> str:
+    """Return how a run ended that did not end by itself."""
+    return _ENDS.get(stop_reason, f"Stopped: {stop_reason}")

@@ -78,7 +78,15 @@ class AarApp(ScreenActions):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+p", "show_commands", "commands", priority=True, id="app.show_commands"),
-        Binding("f9", "read", "read", show=False, id="app.read", tooltip="Go to the transcript and back."),
+        Binding(
+            "f9",
+            "read",
+            "read",
+            show=False,
+            priority=True,
+            id="app.read",
+            tooltip="Go to the transcript and back.",
+        ),
         Binding("pageup", "scroll(-1)", "scroll up", show=False, priority=True, id="app.scroll_up"),
         Binding("pagedown", "scroll(1)", "scroll down", show=False, priority=True, id="app.scroll_down"),
     ]
@@ -335,7 +343,8 @@ class AarApp(ScreenActions):
     def action_read(self) -> None:
         """Go to the transcript, from there to the prompt."""
         transcript = self.query_one(Transcript)
-        (self.query_one(PromptArea) if transcript.has_focus else transcript).focus()
+        # At once, not by `focus`: keys that were typed behind this one are for the one that gets it.
+        self.screen.set_focus(self.query_one(PromptArea) if transcript.has_focus else transcript)
 
     def action_scroll(self, step: int) -> None:
         """Scroll the transcript while the user types."""

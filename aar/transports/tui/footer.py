@@ -18,6 +18,8 @@ _LAST = ("app.",)
 _OWN = ("sessions.",)
 _CLOSING = "close"
 _MAX_STATUS = 200
+_WORKING = {"prompt.send": "say now", "prompt.queue": "queue"}
+"""What keys of the prompt do while a run is under way."""
 
 
 def shown_bindings(active: Mapping[str, ActiveBinding], *, working: bool = True) -> list[tuple[str, str]]:
@@ -25,18 +27,19 @@ def shown_bindings(active: Mapping[str, ActiveBinding], *, working: bool = True)
 
     Args:
         active: Of the screen.
-        working: Whether there is something to interrupt.
+        working: Whether a run is under way: there is something to interrupt and to say something to.
     """
     found: dict[str, tuple[int, str, str]] = {}
     for key, entry in active.items():
         binding = entry.binding
-        if not binding.show or not entry.enabled or not binding.description:
-            continue
         name = binding.id or binding.action
+        label = (working and _WORKING.get(name)) or (binding.description if binding.show else "")
+        if not entry.enabled or not label:
+            continue
         if name == "app.interrupt" and not working:
             continue
         if name not in found:
-            found[name] = (_rank(name), shown_key(key), binding.description)
+            found[name] = (_rank(name), shown_key(key), label)
     return [(key, label) for _, key, label in sorted(found.values(), key=lambda item: item[0])]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from aar.protocol.events import (
     Approval,
@@ -39,7 +38,7 @@ from aar.protocol.events import (
 from aar.protocol.messages import ImageBlock, ResourceBlock, TextBlock
 from aar.protocol.panel import Panel
 from aar.protocol.state import AgentState
-from aar.transports.tui.advice import advice_for
+from aar.transports.tui.advice import advice_for, ending, way_back
 from aar.transports.tui.answer_stream import AnswerStream
 from aar.transports.tui.blocks import (
     AnyBlock,
@@ -49,10 +48,10 @@ from aar.transports.tui.blocks import (
     PlanBlock,
     SubagentBlock,
     ThinkingBlock,
-    ToolBlock,
-    ToolStatus,
     UserBlock,
 )
+from aar.transports.tui.other_agents import OtherAgents
+from aar.transports.tui.own_commands import OwnCommands
 from aar.transports.tui.tool_calls import ToolCalls
 from aar.transports.tui.view_state import Changes, ViewState
 
@@ -73,6 +72,7 @@ class Presenter:
     Attributes:
         blocks: The transcript, oldest first.
         status: What is around it.
+        own_commands: What the user runs with ``!``.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, live: bool = True) -> None:
@@ -82,7 +82,8 @@ class Presenter:
         self.live = live
         self._stream = AnswerStream(self._view)
         self._calls = ToolCalls(self._view, self._stream)
-        self._agents: dict[str, SubagentBlock] = {}
+        self._agents = OtherAgents(self._view)
+        self.own_commands = OwnCommands(self._view)
         self._plan: PlanBlock | None = None
         self._handlers: dict[type[Event], Callable[..., None]] = {
             SessionEvent: self._session,
@@ -104,7 +105,7 @@ class Presenter:
             CheckpointEvent: self._checkpoint,
             Rewind: self._rewind,
             PlanEvent: self._plan_changed,
-            Subagent: self._subagent,
+            Subagent: self._agents.told,
             StateEvent: self._state,
             Notice: self._notice,
             ErrorEvent: self._error,
@@ -117,7 +118,7 @@ class Presenter:
         if event.seq is not None:
             self.status.last_seq = max(self.status.last_seq, event.seq)
         if event.agent_id != _MAIN and not isinstance(event, Subagent | ApprovalRequest | Approval):
-            self._of_other_agent(event)
+            self._agents.take(event)
             return
         handler = self._handlers.get(type(event)) or self._handler_of_subclass(event)
         if handler is not None:
@@ -165,7 +166,7 @@ class Presenter:
     @property
     def agents(self) -> list[SubagentBlock]:
         """Other agents that are at work."""
-        return list(self._agents.values())
+        return self._agents.at_work()
 
     def thinking(self) -> str:
         """Return what the model thought last; empty when that is long ago."""
@@ -240,43 +241,12 @@ class Presenter:
             self.status.title = texts[0].strip().partition("\n")[0][:80] if texts else ""
             self._view.changes.status = True
 
-    def begin_shell(self, command: str) -> ToolBlock:
-        """Show that the user's own command runs; `ToolBlock.add_progress` and `end_shell` go on with it."""
-        block = ToolBlock(self._view.key(), live=True, name="bash", arguments={"command": command})
-        block.status, block.typed = "running", True
-        self._view.append(block)
-        return block
-
-    def touch_shell(self, block: ToolBlock) -> None:
-        """Tell that the user's command wrote something."""
-        self._view.changes.changed.add(block.key)
-
-    def end_shell(self, block: ToolBlock, status: ToolStatus, output: str, **facts: Any) -> None:
-        """Show how the user's command ended; ``facts`` are attributes of the block."""
-        block.status, block.output, block.live = status, output, False
-        for name, value in facts.items():
-            setattr(block, name, value)
-        block.drop_tail()
-        self._view.touch(block)
-
-    def _stored_shell(self, event: ContextEvent, text: str) -> None:
-        """Take the stored end of a user's command; one that was watched stands there already."""
-        for block in reversed(self.blocks[-50:]):
-            if not isinstance(block, ToolBlock) or block.call_id or block.seq is not None:
-                continue
-            if block.live and block.arguments.get("command") == event.label:
-                block.seq = event.seq
-                return
-        block = self.begin_shell(event.label)
-        block.seq = event.seq
-        self.end_shell(block, "done", text.partition("\n")[2])
-
     def _context(self, event: ContextEvent) -> None:
         if event.source in _QUIET_CONTEXT:
             return
         if event.source == "shell":
             texts = [block.text for block in event.content if isinstance(block, TextBlock)]
-            self._stored_shell(event, "\n".join(texts))
+            self.own_commands.stored(event, "\n".join(texts))
             return
         text = "\n".join(block.text for block in event.content if isinstance(block, TextBlock))
         self._view.mark(event, "context", event.label or event.source, text)
@@ -285,13 +255,9 @@ class Presenter:
         self._stream.drop()
         status, usage = self.status, event.usage
         status.context_tokens = usage.total
-        status.tokens += usage.total
         status.run_tokens += usage.total
         status.step = event.step
-        if event.cost_usd is None:
-            status.cost_known = False
-        else:
-            status.cost_usd += event.cost_usd
+        self._view.add_cost(usage.total, event.cost_usd)
         self._view.do("Working")
 
     # --- tools -------------------------------------------------------------------------------------------
@@ -346,7 +312,7 @@ class Presenter:
             while place > 0 and (self.blocks[place - 1].seq or event.to_seq + 1) > event.to_seq:
                 place -= 1
             self._view.remove(self.blocks[place:])
-        self._view.mark(event, "rewind", _BACK[event.scope])
+        self._view.mark(event, "rewind", way_back(event.scope))
 
     def _plan_changed(self, event: PlanEvent) -> None:
         self.status.plan = event.items
@@ -376,7 +342,7 @@ class Presenter:
     def _ended(self, event: StateEvent) -> None:
         self._settle()
         if event.stop_reason not in {"end_turn", "verified", "error"}:
-            self._view.mark(event, "end", _ENDS.get(str(event.stop_reason), f"Stopped: {event.stop_reason}"))
+            self._view.mark(event, "end", ending(str(event.stop_reason)))
 
     def _settle(self) -> None:
         """Show that nothing runs."""
@@ -414,79 +380,3 @@ class Presenter:
                 advice=advice_for(str(event.kind)),
             )
         )
-
-    # --- other agents ------------------------------------------------------------------------------------
-
-    def _subagent(self, event: Subagent) -> None:
-        block = self._agents.get(event.agent_id)
-        if event.action == "start":
-            block = SubagentBlock(
-                self._view.key(), event.seq, event.agent_id, live=True, profile=event.profile, task=event.task
-            )
-            block.waits = event.queued
-            self._agents[event.agent_id] = block
-            self._view.append(block)
-            return
-        if block is None:
-            block = SubagentBlock(self._view.key(), event.seq, event.agent_id, profile=event.profile)
-            self._view.append(block)
-        block.result, block.stop_reason, block.live = event.result, event.stop_reason, False
-        self._leaves_queue(block)
-        block.activity = ""
-        self._agents.pop(event.agent_id, None)
-        self._view.touch(block)
-
-    def _leaves_queue(self, block: SubagentBlock) -> None:
-        """An agent waits no longer, if it did: those behind it move up."""
-        place, block.waits = block.waits, None
-        if place is None:
-            return
-        self._view.touch(block)
-        for other in self._agents.values():
-            if other.waits is not None and other.waits > place:
-                other.waits -= 1
-                self._view.touch(other)
-
-    def _of_other_agent(self, event: Event) -> None:
-        block = self._agents.get(event.agent_id)
-        if block is not None:
-            self._leaves_queue(block)
-        if isinstance(event, ProviderMeta):
-            self.status.tokens += event.usage.total
-            if event.cost_usd is None:
-                self.status.cost_known = False
-            else:
-                self.status.cost_usd += event.cost_usd
-            self._view.changes.status = True
-            if block is not None:
-                block.steps += 1
-        elif isinstance(event, ToolResult):
-            for change in event.file_changes:
-                self._view.add_change(change.path, change.action, change.added, change.removed)
-        elif isinstance(event, ToolCall) and block is not None:
-            block.activity = event.tool_name
-        elif not isinstance(event, ErrorEvent) or block is None:
-            return
-        else:
-            block.activity = event.message
-        if block is not None:
-            self._view.touch(block)
-
-
-_BACK = {
-    "both": "Went back, files and conversation; /redo comes back",
-    "files": "Files went back; /redo changes them again",
-    "conversation": "The conversation went back, files stay; /redo comes back",
-}
-_ENDS = {
-    "cancelled": "Interrupted",
-    "stopped": "Stopped as you asked",
-    "max_steps": "Stopped at the step limit ([limits] steps)",
-    "timeout": "Stopped at the time limit ([limits] seconds)",
-    "budget": "Stopped at the budget",
-    "repetition": "Stopped: the model repeated itself",
-    "denied": "Stopped: you said no; tell what to do instead",
-    "empty": "Stopped: the model gave no answer",
-    "max_tokens": "Stopped: the answer was cut at the output limit",
-    "refusal": "The model declined",
-}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,7 +16,7 @@ from textual.widgets import Static
 from aar.transports.tui.footer import FooterBar
 from aar.transports.tui.screens.picker import Row
 from aar.transports.tui.transcript.markdown import render_markdown
-from aar.transports.tui.transcript.palette import ROLES
+from aar.transports.tui.transcript.palette import content_of
 from aar.transports.tui.transcript.table import render_table
 from aar.transports.tui.transcript.text import Line, clean, wrap
 
@@ -99,18 +98,6 @@ def _facts(table: Table, width: int) -> list[Line]:
     return lines
 
 
-def draw(lines: Sequence[Line]) -> Content:
-    """Return lines as what a `Static` draws; all text in them is clean already."""
-    parts: list[Content] = []
-    for place, line in enumerate(lines):
-        if place:
-            parts.append(Content("\n"))
-        for text, role in line.runs:
-            style = " ".join(ROLES[name] for name in role.split()) if role else ""
-            parts.append(Content.styled(text, style) if style else Content(text))
-    return Content("").join(parts)
-
-
 def title_of(result: Text | Table, line: str) -> str:
     """Return what stands above a result of the command ``line``."""
     from aar.commands.base import Table
@@ -160,7 +147,7 @@ class ResultView(ModalScreen[None]):
     def on_resize(self) -> None:
         """Draw the result anew in the present width."""
         lines = lines_of(self._result, self.size.width - 4)
-        self.query_one("#result", Static).update(draw(lines))
+        self.query_one("#result", Static).update(content_of(lines))
 
     def action_close(self) -> None:
         """Go back."""

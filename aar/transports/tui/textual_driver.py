@@ -19,6 +19,7 @@ from textual import events
 from textual.drivers.linux_driver import LinuxDriver
 
 from aar.transports.tui.pasting import END, Pasted, PasteReader
+from aar.transports.tui.steady import steady
 from aar.transports.tui.terminal import screen_fd
 from aar.transports.tui.textual_private import QuietFocus, no_letter
 
@@ -97,6 +98,10 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)  # pyright: ignore[reportUnknownMemberType]
         self._output = PatientOutput(screen_fd(), self._lost)
         self._file = cast("TextIO", self._output)
+
+    def write(self, data: str) -> None:
+        """Write text and sequences, in columns that hold."""
+        super().write(steady(data))
 
     def give_up_soon(self) -> None:
         """Wait no longer for a terminal that stands still; from a signal handler too."""

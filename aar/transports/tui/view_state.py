@@ -93,6 +93,15 @@ class ViewState:
             self.status.activity, self.status.since = activity, self.clock()
         self.changes.status = True
 
+    def add_cost(self, tokens: int, usd: float | None) -> None:
+        """Count what a request took; ``None``: what it cost is not known."""
+        self.status.tokens += tokens
+        if usd is None:
+            self.status.cost_known = False
+        else:
+            self.status.cost_usd += usd
+        self.changes.status = True
+
     def add_change(self, path: str, action: str, added: int, removed: int) -> None:
         """Count a change of a file."""
         known = self.status.files.get(path)

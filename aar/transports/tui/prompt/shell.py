@@ -40,23 +40,23 @@ class ShellRunner:
         from aar.runtime.user_shell import run_user_command
 
         presenter = connection.presenter
-        block = presenter.begin_shell(command)
+        block = presenter.own_commands.begin(command)
         connection.wake()
 
         def show(text: str) -> None:
             block.add_progress(text)
-            presenter.touch_shell(block)
+            presenter.own_commands.touch(block)
             connection.wake()
 
         try:
             result = await run_user_command(connection.conversation, command, private=private, on_output=show)
         except asyncio.CancelledError:
-            presenter.end_shell(block, "cancelled", block.tail)
+            presenter.own_commands.end(block, "cancelled", block.tail)
         except (AarError, OSError) as error:
-            presenter.end_shell(block, "failed", str(error), is_error=True)
+            presenter.own_commands.end(block, "failed", str(error), is_error=True)
         else:
             failed = result.timed_out or result.exit_code != 0
-            presenter.end_shell(
+            presenter.own_commands.end(
                 block,
                 "failed" if failed else "done",
                 result.output,

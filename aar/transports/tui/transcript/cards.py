@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from aar.safety.sanitize import sanitize
 from aar.transports.tui.transcript.diff import count_changes, render_diff
 from aar.transports.tui.transcript.folds import Fold
-from aar.transports.tui.transcript.highlight import highlight, language_of
+from aar.transports.tui.transcript.highlight import language_of
+from aar.transports.tui.transcript.listing import listing
 from aar.transports.tui.transcript.outline import PEEK_DIFF, PEEK_TAIL
 from aar.transports.tui.transcript.text import (
+    TAB_CELLS,
     Code,
     Line,
     Run,
@@ -175,40 +178,60 @@ def _ended(block: ToolBlock, width: int, fold: Fold) -> list[Line]:
     if block.diff and not block.is_error:
         return lines
     if fold == "peek":
-        text = clean(block.output).rstrip("\n")
-        rows = plain_lines(_end_of(text, width), width, "output", code=block.name == "bash") if text else []
-        return lines + rows[-PEEK_TAIL:]
+        return lines + _peek(block, width)
     lines += _output(block, width)
     if block.truncated and block.output_ref:
-        where = f"(cut; the whole output is {clean_line(block.output_ref)} for read_output)"
+        where = f"(the middle was left out; the model can read all of it as {clean_line(block.output_ref)})"
         lines += wrap([(where, "muted")], width)
     return lines or [Line((("(no output)", "muted"),))]
 
 
+def _peek(block: ToolBlock, width: int) -> list[Line]:
+    """Return the end of what a command printed; of an error the beginning, which says what is wrong."""
+    text = _output_text(block).expandtabs(TAB_CELLS).rstrip("\n")
+    if not text:
+        return []
+    if block.exit_code or not block.category:
+        rows = plain_lines(_end_of(text, width), width, "output", code=block.name == "bash")
+        return rows[-PEEK_TAIL:]
+    rows = plain_lines(text[: (PEEK_TAIL + 1) * max(20, width)], width, "output", code=False)
+    return rows if len(rows) <= PEEK_TAIL + 1 else [*rows[:PEEK_TAIL], _more()]
+
+
 def _output(block: ToolBlock, width: int) -> list[Line]:
-    text = clean(block.output)
+    text = _output_text(block)
     if text.endswith("\n"):
         text = text[:-1]
     if not text:
         return []
-    shows_file = block.name == "read_file" and not block.is_error
-    language = language_of(str(block.arguments.get("path", ""))) if shows_file else ""
     code = Code(block.output)
     lines: list[Line] = []
-    for row in highlight(text, language, "output") if language else _plain(text):
-        lines += wrap(row, width, code=True)
-        if len(lines) > MAX_ROWS:
-            break
+    if block.name == "read_file" and not block.is_error:
+        lines = listing(text, language_of(str(block.arguments.get("path", ""))), width, MAX_ROWS)
+    else:
+        for row in text.expandtabs(TAB_CELLS).split("\n"):
+            lines += wrap([(row, "output")] if row else [], width, code=True)
+            if len(lines) > MAX_ROWS:
+                break
     for line in lines:
         line.code = code
     return _limited(lines, MAX_ROWS)
 
 
-def _plain(text: str) -> list[list[Run]]:
-    return [[(row, "output")] if row else [] for row in text.split("\n")]
+def _output_text(block: ToolBlock) -> str:
+    """Return what a tool gave, safe to show, without what stands in the head already."""
+    text = sanitize(block.output)
+    if block.exit_code:
+        body, _, last = text.rpartition("\n")
+        return body if last == f"exit code: {block.exit_code}" else text
+    return text.removeprefix(f"Error [{block.category}]: ") if block.is_error else text
 
 
 def _limited(lines: list[Line], limit: int) -> list[Line]:
     if len(lines) <= limit + 1:
         return lines
-    return [*lines[:limit], Line((("… more (Enter shows all)" if limit < MAX_ROWS else "… more", "muted"),))]
+    return [*lines[:limit], _more(whole=limit >= MAX_ROWS)]
+
+
+def _more(*, whole: bool = False) -> Line:
+    return Line((("… more" if whole else "… more (Enter shows all)", "muted"),))

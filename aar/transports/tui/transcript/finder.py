@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aar.safety.sanitize import sanitize
+from aar.safety.sanitize import sanitize, sanitize_prose
 from aar.transports.tui.blocks import AnyBlock
 from aar.transports.tui.transcript.document import Document
 from aar.transports.tui.transcript.outline import searchable
@@ -67,7 +67,7 @@ class Finder:
     def _has(self, text: str) -> bool:
         query = self.query
         text = text if query != query.lower() else text.lower()
-        return query in text or query in sanitize(text)
+        return query in text or query in sanitize(text) or query in sanitize_prose(text)
 
     @property
     def count(self) -> int:

@@ -23,7 +23,7 @@ from aar.transports.tui.transcript.paint import overlay, put_right, strip_of
 from aar.transports.tui.transcript.palette import Palette
 from aar.transports.tui.transcript.selection import Selection
 from aar.transports.tui.transcript.spans import cells_of
-from aar.transports.tui.transcript.text import Line
+from aar.transports.tui.transcript.text import Line, shorten, shorten_start
 from aar.transports.tui.transcript.viewport import Viewport
 
 if TYPE_CHECKING:
@@ -112,9 +112,23 @@ class TranscriptLines(Widget, inherit_bindings=False):
         """Measure what is seen and draw it; go on soon with text that is not drawn yet."""
         rows = self.size.height - (1 if self.finder.typing else 0)
         self.viewport.resize(self.size.width - 2 * EDGE, rows)
+        if self.has_focus:
+            self._keep_cursor()
         if self.document.unfinished and self._timer is None and self.is_attached:
             self._timer = self.set_timer(_REST_S, self._go_on)
         self._refresh_changed()
+
+    def _keep_cursor(self) -> None:
+        """Let the bar stand at a block that is seen: keys act on no other."""
+        if not len(self.document):
+            return
+        last = min(self.viewport.top + self.viewport.height, self.document.total) - 1
+        seen = self.document.find(self.viewport.top)[0], self.document.find(last)[0]
+        place = None if self.cursor is None else self.document.place_of(self.cursor)
+        if place is None or not seen[0] <= place <= seen[1]:
+            above = place is not None and place < seen[0] and not self.viewport.sticks
+            nearest = seen[0] if above else seen[1]
+            self.cursor = self.document.blocks[min(nearest, len(self.document) - 1)].key
 
     def refresh(self, *regions: Region, **wanted: bool) -> Self:
         """Draw again: ``regions``, or all."""
@@ -244,11 +258,14 @@ class TranscriptLines(Widget, inherit_bindings=False):
             if line is not None and self._is_marked and len(self.document):
                 inner = self._marked(inner, line, y, palette)
             start = Segment("▎", palette["bar.cursor"]) if bar else Segment(" " * EDGE, palette[""])
-            end = Segment("┃" if thumb else " ", palette["thumb" if thumb else ""])
+            end = Segment("▐" if thumb else " ", palette["thumb" if thumb else ""])
             row = [*_blank(left, palette.ground), start, *inner, end, *_blank(right, palette.ground)]
             strip = Strip(row, whole)
             if not self._is_marked:
                 drawn.strip, drawn.strip_of = strip, key
+        if y == 0 and self.finder.query and not self.finder.typing:
+            told = f" /{shorten(self.finder.query, width // 3)} {self._found()} "
+            strip = put_right(strip, told, palette["search"], left + width, EDGE)
         if unseen:
             strip = put_right(strip, f" {unseen} new ↓ ", palette["new"], left + width, EDGE)
         return strip
@@ -292,13 +309,20 @@ class TranscriptLines(Widget, inherit_bindings=False):
         return range(start, start + size)
 
     def _search_row(self, palette: Palette, width: int) -> Strip:
+        text, style = f" /{self.finder.query}▏ {self._found()}", palette["search"]
+        if cell_len(text) > width:
+            text = shorten_start(text, width)
+        gap = width - cell_len(text)
+        keys = "Enter keeps it, Esc ends "
+        end = " " * (gap - len(keys)) + keys if gap > len(keys) else " " * gap
+        return Strip([Segment(text, style), Segment(end, palette["search.keys"])], width)
+
+    def _found(self) -> str:
+        """Tell in how many blocks the words stand, and in which of them the search is."""
         finder = self.finder
-        told = f"{finder.number}/{finder.count}" if finder.count else "nothing found" if finder.query else ""
-        text = f"/{finder.query}▏ {told}"
-        style = palette["search"]
-        while cell_len(text) > width:
-            text = text[1:]
-        return Strip([Segment(text, style), Segment(" " * (width - cell_len(text)), style)], width)
+        if not finder.count:
+            return "nothing found" if finder.query else ""
+        return f"block {finder.number} of {finder.count}"
 
 
 def _blank(cells: int, style: Style) -> list[Segment]:

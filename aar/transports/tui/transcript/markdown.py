@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from aar.transports.tui.transcript.chunks import Chunk, split_chunks
 from aar.transports.tui.transcript.highlight import highlight
 from aar.transports.tui.transcript.table import render_table
-from aar.transports.tui.transcript.text import Code, Line, Run, clean, indent, plain_lines, wrap
+from aar.transports.tui.transcript.text import Code, Line, Run, clean, clean_prose, indent, plain_lines, wrap
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -66,7 +66,9 @@ def render_chunk(chunk: Chunk, width: int, env: dict[str, Any] | None = None) ->
         return render_fence(chunk.text, width)
     if len(chunk.text) > MAX_CHUNK:
         return _plain(chunk.text, width)
-    tokens = _parser().parse(chunk.text, {} if env is None else env)
+    # A copy: the parser adds what this piece defines, and a stream draws some pieces more often than others.
+    references = dict((env or {}).get("references", {}))
+    tokens = _parser().parse(chunk.text, {"references": references})
     if any(token.level >= _MAX_LEVEL for token in tokens):
         return _plain(chunk.text, width)
     # Definitions of links give nothing; no text of a model is hidden.
@@ -74,7 +76,7 @@ def render_chunk(chunk: Chunk, width: int, env: dict[str, Any] | None = None) ->
 
 
 def _plain(text: str, width: int) -> list[Line]:
-    return plain_lines(clean(text).rstrip(), width, "", code=False) if text.strip() else []
+    return plain_lines(clean_prose(text).rstrip(), width, "", code=False) if text.strip() else []
 
 
 def render_fence(source: str, width: int) -> list[Line]:
@@ -243,7 +245,7 @@ def _inline(tokens: Sequence[Token], base: str = "") -> list[Run]:
             runs.append((f"[image: {clean(token.content)}]", f"{role} muted".strip()))
             _add_target(runs, str(token.attrs.get("src", "")), len(runs))
         elif token.content:
-            runs.append((clean(token.content), role))
+            runs.append((clean_prose(token.content), role))
     return runs
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.style import Style as RichStyle
 from textual.color import Color
+from textual.content import Content
 from textual.style import Style
 
 from aar.transports.tui.theme_loader import least_contrast, readable
+from aar.transports.tui.transcript.text import Line
 
 ROLES: Mapping[str, str] = {
     "": "$foreground",
@@ -51,6 +53,7 @@ ROLES: Mapping[str, str] = {
     "selected": "$foreground on $primary 40%",
     "new": "$background on $accent bold",
     "search": "$foreground on $surface",
+    "search.keys": "$text-muted on $surface",
     "thumb": "$primary",
     "syn.comment": "$text-muted italic",
     "syn.keyword": "$text-accent",
@@ -142,3 +145,15 @@ def _attributes(style: Style) -> RichStyle:
         strike=style.strike,
         reverse=style.reverse,
     )
+
+
+def content_of(lines: Sequence[Line]) -> Content:
+    """Return lines as what a `Static` draws; all text in them is clean already."""
+    parts: list[Content] = []
+    for place, line in enumerate(lines):
+        if place:
+            parts.append(Content("\n"))
+        for text, role in line.runs:
+            style = " ".join(ROLES[name] for name in role.split()) if role else ""
+            parts.append(Content.styled(text, style) if style else Content(text))
+    return Content("").join(parts)

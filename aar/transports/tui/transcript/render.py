@@ -22,37 +22,29 @@ from aar.transports.tui.transcript.cards import duration, render_tool
 from aar.transports.tui.transcript.folds import Fold
 from aar.transports.tui.transcript.markdown import render_markdown
 from aar.transports.tui.transcript.outline import PEEK_PROMPT, PEEK_THINKING
+from aar.transports.tui.transcript.steps import DONE, step_look
 from aar.transports.tui.transcript.text import (
     Line,
     Run,
     clean,
     clean_line,
+    clean_prose,
     indent,
     plain_lines,
     shorten,
     wrap,
 )
+from aar.transports.tui.transcript.thoughts import thought_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_TAIL_CHARS = 6_000
+_TAIL_CHARS = 2_000
 
 MARGIN: Sequence[Run] = [("  ", "")]
 """Before answers: as wide as the signs of cards, so that all text stands in one column."""
 
 _LEVELS = {"info": ("·", "muted"), "warning": ("!", "warn"), "error": ("✗", "bad")}
-_STEPS = {
-    "done": ("☑", "ok", "muted strike"),
-    "completed": ("☑", "ok", "muted strike"),
-    "in_progress": ("▸", "busy", "strong"),
-    "active": ("▸", "busy", "strong"),
-    "executing": ("▸", "busy", "strong"),
-    "skipped": ("–", "muted", "muted"),
-    "cancelled": ("◦", "muted", "muted strike"),
-    "failed": ("✗", "bad", ""),
-    "blocked": ("!", "warn", ""),
-}
 
 
 def render_block(block: AnyBlock, width: int, fold: Fold) -> list[Line]:
@@ -89,7 +81,7 @@ def _user(block: UserBlock, width: int, fold: Fold) -> list[Line]:
     if fold == "folded":
         return [_one_line(block.text, width, "user", bar)]
     text = block.text[: PEEK_PROMPT * 4 * width] if fold == "peek" else block.text
-    lines = plain_lines(clean(text), width, "user", prefix=bar, code=False) if text else []
+    lines = plain_lines(clean_prose(text), width, "user", prefix=bar, code=False) if text else []
     if fold == "peek" and len(lines) > PEEK_PROMPT:
         more = f"… {len(block.text):,} characters (Enter shows all)"
         lines = [*lines[:PEEK_PROMPT], *wrap([(more, "muted")], width, prefix=bar)]
@@ -119,27 +111,33 @@ def _thinking(block: ThinkingBlock, width: int, fold: Fold) -> list[Line]:
     bar: list[Run] = [("┊ ", "bar.thinking")]
     # While it comes, only its end is drawn: what that costs must not grow.
     whole = fold == "full" and not block.live
-    text = clean(block.text if whole else block.text[-_TAIL_CHARS:]).strip("\n")
+    text = clean_prose(block.text if whole else _end_of(block.text)).strip("\n")
     if fold == "folded":
         took = f" for {duration(block.seconds)}" if block.seconds is not None and block.seconds >= 0.1 else ""
         word = "Thinking" if block.live and block.seconds is None else f"Thought{took}"
         if block.redacted and not text:
             word += " (not shown by the provider)"
         return [Line((("┊ ", "bar.thinking"), (shorten(word, width - 2), "thinking")), 2)]
-    lines = plain_lines(text, width, "thinking", prefix=bar, code=False) if text else []
+    lines = thought_lines(text, width, bar) if text else []
     if fold == "peek":
         lines = lines[-PEEK_THINKING:]
     return lines or [Line((("┊ ", "bar.thinking"), ("Thinking", "thinking")), 2)]
 
 
+def _end_of(text: str) -> str:
+    """Return the end of a text that grows, cut where it was cut a moment ago: lines must not jump."""
+    start = (len(text) - 1) // _TAIL_CHARS * _TAIL_CHARS - _TAIL_CHARS
+    return text[text.find(" ", start) + 1 :] if start > 0 else text
+
+
 def _plan(block: PlanBlock, width: int, fold: Fold) -> list[Line]:
-    done = sum(item.status in {"done", "completed"} for item in block.items)
+    done = sum(item.status in DONE for item in block.items)
     head = Line((("◆ ", "busy"), ("Plan", "verb"), (f" {done}/{len(block.items)}", "muted")), 2)
     if fold == "folded":
         return [head]
     lines = [head]
     for item in block.items:
-        sign, tone, role = _STEPS.get(item.status, ("☐", "muted", ""))
+        sign, tone, role = step_look(str(item.status))
         title = [(clean_line(item.title), role)]
         lines += wrap(title, width, prefix=[("  ", ""), (f"{sign} ", tone)], hang=[("    ", "")])
     return lines

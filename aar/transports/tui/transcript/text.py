@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, split_graphemes
 
-from aar.safety.sanitize import sanitize
+from aar.safety.sanitize import sanitize, sanitize_prose
 
 if TYPE_CHECKING:
     from textual.strip import Strip
@@ -36,7 +36,7 @@ _CLOSING = r"、。，．：；？！」』】〉》〕）］｝ー\u0300-\u036f
 @cache
 def _word() -> re.Pattern[str]:
     # Compiled when text is first wrapped: its large classes take longer than the first frame should wait.
-    return re.compile(rf"(\s*)((?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*)")
+    return re.compile(rf"(\s*)((?:[{_WIDE}]|[^\s\u200d{_WIDE}]+)(?:[{_CLOSING}]|\u200d.)*)")
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +85,12 @@ def clean(text: str) -> str:
     return text.expandtabs(TAB_CELLS) if "\t" in text else text
 
 
+def clean_prose(text: str) -> str:
+    """Return what somebody says, safe to show: as `clean` does, with emoji that are made of several."""
+    text = sanitize_prose(text)
+    return text.expandtabs(TAB_CELLS) if "\t" in text else text
+
+
 def clean_line(text: str) -> str:
     """Return ``text`` safe to show in one line, with single spaces."""
     return " ".join(sanitize(text, keep_newlines=True).split())
@@ -95,6 +101,15 @@ def shorten(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return text
     return _head(text, max(0, width - 1)) + "…" if width > 0 else ""
+
+
+def shorten_start(text: str, width: int) -> str:
+    """Return ``text`` in at most ``width`` cells; where it is too long its beginning is left out."""
+    if cell_len(text) <= width:
+        return text
+    room = max(0, width - 1)
+    start = next((at for at, _, _ in _graphemes(text) if cell_len(text[at:]) <= room), len(text))
+    return "…" + text[start:] if width > 0 else ""
 
 
 def _head(text: str, width: int) -> str:

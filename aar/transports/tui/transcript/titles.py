@@ -9,8 +9,9 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from aar.transports.tui.transcript.steps import AT_WORK, DONE
 from aar.transports.tui.transcript.text import clean_line
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def title_of(block: ToolBlock) -> Title:
 
 
 def _over(block: ToolBlock) -> bool:
-    return block.status in {"done", "failed"}
+    """Tell whether a call did what it is named for; a command ran, however it ended."""
+    return block.status == "done" or (block.status == "failed" and block.exit_code is not None)
 
 
 def _short(text: str) -> str:
@@ -83,6 +85,10 @@ def _grep(arguments: _Arguments) -> str:
     return f"“{_value(arguments, 'pattern', 'query')}”{_within(arguments)}" + (f" ({glob})" if glob else "")
 
 
+def _command(arguments: _Arguments) -> str:
+    return _value(arguments, "command", "cmd", "script").strip().replace("\n", " ↵ ")
+
+
 def _shell(arguments: _Arguments) -> str:
     return _value(arguments, "shell_id", "id", "bash_id")
 
@@ -99,9 +105,23 @@ def _first(*names: str) -> Callable[[_Arguments], str]:
     return lambda arguments: _value(arguments, *names)
 
 
+def _quoted(*names: str) -> Callable[[_Arguments], str]:
+    return lambda arguments: f"“{_value(arguments, *names)}”"
+
+
+def _task(arguments: _Arguments) -> str:
+    return f"{_value(arguments, 'agent', default='an agent')}: {_value(arguments, 'description', 'prompt')}"
+
+
 def _items(arguments: _Arguments) -> str:
-    items = arguments.get("items") or arguments.get("todos") or arguments.get("steps")
-    return f"({len(items)} items)" if isinstance(items, list | tuple) else ""  # pyright: ignore[reportUnknownArgumentType]
+    """Return how far a list is, and what is at work."""
+    found = arguments.get("items") or arguments.get("todos") or arguments.get("steps")
+    if not isinstance(found, list | tuple):
+        return ""
+    items = [cast("_Arguments", item) for item in cast("list[Any]", found) if isinstance(item, Mapping)]
+    done = sum(item.get("status") in DONE for item in items)
+    now = next((str(item.get("title", "")) for item in items if item.get("status") in AT_WORK), "")
+    return f"{done}/{len(items)}" + (f", now: {now}" if now else "")
 
 
 _TITLES: dict[str, tuple[str, str, Callable[[_Arguments], str]]] = {
@@ -112,17 +132,22 @@ _TITLES: dict[str, tuple[str, str, Callable[[_Arguments], str]]] = {
     "list_directory": ("Listing", "Listed", lambda arguments: _path(arguments, ".")),
     "find_files": ("Finding", "Found", lambda arguments: _value(arguments, "pattern") + _within(arguments)),
     "grep": ("Searching", "Searched", _grep),
-    "bash": ("Running", "Ran", _first("command", "cmd", "script")),
+    "bash": ("Running", "Ran", _command),
     "bash_output": ("Reading output of", "Read output of", _shell),
     "kill_shell": ("Ending", "Ended", _shell),
     "read_output": ("Reading output", "Read output", _first("ref", "reference", "output_ref")),
     "fetch": ("Fetching", "Fetched", _first("url")),
     "web_fetch": ("Fetching", "Fetched", _first("url")),
-    "web_search": ("Searching the web for", "Searched the web for", _first("query")),
+    "web_search": ("Searching the web for", "Searched the web for", _quoted("query")),
     "update_todos": ("Updating the list", "Updated the list", _items),
     "update_plan": ("Updating the plan", "Updated the plan", _items),
     "todo": ("Updating the list", "Updated the list", _items),
     "plan": ("Updating the plan", "Updated the plan", _items),
-    "ask_user": ("Asking", "Asked", lambda arguments: f"“{_value(arguments, 'question', 'prompt')}”"),
-    "delegate": ("Delegating", "Delegated", _first("task", "prompt")),
+    "ask_user": ("Asking", "Asked", _quoted("question", "prompt")),
+    "task": ("Giving", "Gave", _task),
+    "task_result": ("Waiting for", "Heard from", _first("agent_id")),
+    "memory_search": ("Searching notes for", "Searched notes for", _quoted("query")),
+    "memory_read": ("Reading the note", "Read the note", _first("name")),
+    "memory_write": ("Proposing the note", "Proposed the note", _first("title")),
+    "skill": ("Reading the skill", "Read the skill", _first("name", "skill")),
 }

@@ -10,8 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from aar.transports.tui.blocks import UserBlock
-from aar.transports.tui.transcript.lines_view import EDGE, TranscriptLines
+from aar.transports.tui.transcript.lines_view import EDGE
 from aar.transports.tui.transcript.outline import copyable
+from aar.transports.tui.transcript.searching import SearchableLines
 from aar.transports.tui.transcript.spans import Link, Spot, column_at, link_at, links_in
 
 
@@ -19,7 +20,7 @@ def _key(name: str, keys: str, action: str, label: str, sentence: str, show: boo
     return Binding(keys, action, label, show=show, id=f"transcript.{name}", tooltip=sentence)
 
 
-class Transcript(TranscriptLines, can_focus=True):
+class Transcript(SearchableLines, can_focus=True):
     """Draws the blocks of a presenter.
 
     `apply` tells it what changed; it never asks. What it wants is in its messages.
@@ -48,7 +49,7 @@ class Transcript(TranscriptLines, can_focus=True):
         _key("fold_kind", "f", "fold_kind", "fold kind", "Fold or unfold all blocks of that kind."),
         _key("fold_all", "F", "fold_all", "fold all", "Unfold everything; once more: as usual."),
         _key("search", "slash", "search", "search", "Search in the transcript.", show=True),
-        _key("next_found", "n", "found(1)", "next found", "Go to the next place that was found."),
+        _key("next_found", "n", "found(1)", "next", "Go to the next place that was found.", show=True),
         _key("previous_found", "N", "found(-1)", "previous found", "Go to the place before that was found."),
         _key("copy", "y,ctrl+c", "copy", "copy", "Copy the selection, else the block at the bar.", show=True),
         _key("copy_code", "c", "copy_code", "copy code", "Copy the next block of code."),
@@ -56,7 +57,7 @@ class Transcript(TranscriptLines, can_focus=True):
         _key("left", "left", "column(-1)", "left", "While selecting, take a character less."),
         _key("right", "right", "column(1)", "right", "While selecting, take a character more."),
         _key("open_link", "o", "open_link", "open", "Open the first link or file of the block."),
-        _key("leave", "escape", "leave", "back", "Drop selection or search, else go to the prompt."),
+        _key("leave", "escape", "leave", "back", "Drop selection or search, else go to the prompt.", True),
     ]
 
     @dataclass
@@ -197,60 +198,6 @@ class Transcript(TranscriptLines, can_focus=True):
         self.viewport.refold()
         self.settle()
 
-    # --- searching ---------------------------------------------------------------------------------------
-
-    def action_search(self) -> None:
-        """Begin to search."""
-        self.finder.look("")
-        self.finder.typing = True
-        self.settle()
-
-    def action_found(self, step: int) -> None:
-        """Go to the next place that was found, or the one before."""
-        first = self.document.find(self.viewport.top)[0]
-        if not len(self.document):
-            return
-        start = self.document.blocks[min(first, len(self.document) - 1)].key
-        found = self.finder.step(step > 0, start)
-        if found is not None:
-            place, span = found
-            self.cursor = self.document.blocks[place].key
-            self.viewport.sticks = False
-            self.viewport.show_block(place, span.line)
-        self.settle()
-
-    async def _on_key(self, event: events.Key) -> None:
-        if not self.finder.typing:
-            await super()._on_key(event)
-            return
-        event.stop()
-        event.prevent_default()
-        if event.key == "enter":
-            self.finder.typing = False
-            self.action_found(1) if self.finder.here is None else self.settle()
-        elif event.key == "escape":
-            self.finder.typing = False
-            self.finder.look("")
-        elif event.key == "backspace":
-            self._look(self.finder.query[:-1])
-        elif event.key == "ctrl+u":
-            self._look("")
-        elif event.is_printable and event.character:
-            self._look(self.finder.query + event.character)
-        self.settle()
-
-    def on_paste(self, event: events.Paste) -> None:
-        """Search for what is pasted."""
-        if self.finder.typing:
-            event.stop()
-            self._look(self.finder.query + event.text.split("\n")[0][:200])
-
-    def _look(self, query: str) -> None:
-        self.finder.look(query)
-        if query:
-            self.action_found(1)
-        self.refresh()
-
     # --- selecting and copying ---------------------------------------------------------------------------
 
     @property
@@ -317,8 +264,7 @@ class Transcript(TranscriptLines, can_focus=True):
         if self.selection.anchor is not None:
             self._clear_selection()
         elif self.finder.query:
-            self.finder.look("")
-            self.refresh()
+            self._end_search()
         else:
             self.post_message(self.Left())
 
