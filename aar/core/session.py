@@ -102,8 +102,16 @@ class Session:
     # Making one
 
     @classmethod
-    def create(cls, store: EventStore, *, cwd: Path, model: str | None, title: str | None = None) -> Session:
-        """Begin a session; its first event tells format, version, folder, model and title.
+    def create(
+        cls,
+        store: EventStore,
+        *,
+        cwd: Path,
+        model: str | None,
+        base_url: str | None = None,
+        title: str | None = None,
+    ) -> Session:
+        """Begin a session; its first event tells format, version, folder, model with its address, and title.
 
         Raises:
             StorageError: The store refuses the session.
@@ -111,7 +119,7 @@ class Session:
         cwd = cwd.resolve()
         session_id = new_id()
         session = cls(store, store.create(session_id, cwd), session_id, cwd)
-        session.append(session._identity("start", model=model, title=title))
+        session.append(session._identity("start", model=model, base_url=base_url, title=title))
         return session
 
     @classmethod
@@ -180,6 +188,7 @@ class Session:
         action: Literal["start", "resume", "fork"],
         *,
         model: str | None = None,
+        base_url: str | None = None,
         title: str | None = None,
         forked_from: ForkOrigin | None = None,
     ) -> SessionEvent:
@@ -190,6 +199,7 @@ class Session:
             aar_version=aar.__version__,
             cwd=str(self.cwd),
             model=model or self.totals.model,
+            base_url=base_url,
             title=title,
             forked_from=forked_from,
         )

@@ -23,7 +23,7 @@ from aar.config.files import write_atomic
 from aar.memory.event_lines import Place
 from aar.memory.session_file import make_private
 
-VERSION = 1
+VERSION = 2
 """Of the content; to be raised whenever a fold changes what it keeps of an event."""
 
 LEAST_BYTES = 1 << 19

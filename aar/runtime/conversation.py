@@ -326,7 +326,8 @@ class Conversation:
         self.runtime.set_model(name)
         self.agent = self._agent_again()
         self._close_left()
-        self.session.append(_setting("model", before, self.runtime.active.name, by))
+        active = self.runtime.active
+        self.session.append(_setting("model", before, active.name, by, base_url=active.kept_address))
 
     def set_agent(self, name: str | None, *, by: str = "user") -> None:
         """Let another agent work in this session, from the next run on; ``None``: aar itself.
@@ -441,5 +442,5 @@ class Conversation:
         await self.runtime.aclose()
 
 
-def _setting(key: str, before: object, now: object, by: str) -> Setting:
-    return Setting.model_validate({"key": key, "from": before, "to": now, "by": by})
+def _setting(key: str, before: object, now: object, by: str, **more: object) -> Setting:
+    return Setting.model_validate({"key": key, "from": before, "to": now, "by": by, **more})

@@ -44,14 +44,14 @@ async def runtime_in(runtime: Runtime, folder: Path) -> AsyncGenerator[Runtime]:
     # The project may have changed since it was opened.
     holds = base.trusted and TrustStore(base.paths).is_trusted(base.workspace, now)
     same = holds and fingerprint(folder).sha256 == now.sha256
-    name = base.config.model.name or runtime.active.name
     # The settings of the command line hold in there too: rules that deny, limits, the wall.
     sets = [one for one in base.given.get("sets", ()) if not one.lstrip().startswith("permissions.mode")]
     given: dict[str, Any] = {
         **base.given,
         "sets": sets,
         "cwd": folder,
-        "model": name,
+        "model": runtime.active.name,
+        "base_url": runtime.active.base_url,
         "mode": "auto",
         "trust": same,
     }
