@@ -68,6 +68,8 @@ def examine(options: dict[str, Any]) -> Iterator[Check]:
         yield _guarded("keys", lambda: _keys(base))
         yield _guarded("wall", lambda: _wall(base))
         yield _guarded("mcp servers", lambda: _servers(base))
+        if (base.paths.data / "schedules").is_dir():
+            yield _guarded("schedules", lambda: _schedules(base))
     yield from _programs()
     yield _terminal()
     yield _guarded("sessions", lambda: _sessions(own))
@@ -258,6 +260,26 @@ def _wall(base: Base) -> Check:
         return Check("wall", "ok", f"{found.name} holds. {reasons}".strip())
     fix = "`aar run` denies what would need a question; `aar sandbox status` tells more"
     return Check("wall", "warn", f"no wall around commands. {reasons}", fix)
+
+
+def _schedules(base: Base) -> Check:
+    """Look whether what calls aar at certain times calls it as it would be called now."""
+    import asyncio
+
+    from aar.orchestration.schedule import Schedules
+    from aar.orchestration.schedule_keepers import not_current
+    from aar.safety.spawn import ProcessSpawner
+
+    found = Schedules(base.paths.data).all()
+    spawner = ProcessSpawner(base.workspace, base.config.sandbox, own=base.own_folders)
+    try:
+        wrong = asyncio.run(not_current(found, spawner, os.environ))
+    finally:
+        spawner.close()
+    if not wrong:
+        return Check("schedules", "ok", f"{len(found)}, all as this aar writes them")
+    told = "; ".join(f"{item.name}: {problem}" for item, problem in wrong)
+    return Check("schedules", "warn", told, f"aar schedule renew {' '.join(item.name for item, _ in wrong)}")
 
 
 def _programs() -> Iterator[Check]:
