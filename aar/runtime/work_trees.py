@@ -153,6 +153,29 @@ def _hold(work: Path, flags: int = os.O_CREAT) -> int | None:
     return None
 
 
+def kept_trees(workspace: Path) -> list[Path]:
+    """Return the work trees of agents whose work is not in the project, and that no aar holds any more.
+
+    Args:
+        workspace: Root of the repository.
+    """
+    found: list[Path] = []
+    # Of each work tree git keeps the place of its `.git`; see gitrepository-layout(5).
+    for file in sorted((workspace / ".git" / "worktrees").glob("*/gitdir")):
+        try:
+            tree = Path(file.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n")).parent
+        except OSError:
+            continue
+        work = tree.parent.parent
+        if work.name.startswith("aar-agent-") and _NAME.fullmatch(work.name) and tree.is_dir():
+            held = _hold(work, 0)
+            if held is not None:
+                os.close(held)
+            if held is not None or not (work / _LOCK).exists():
+                found.append(tree)
+    return found
+
+
 async def _tidy(git: Git) -> None:
     """Remove what a killed aar left: work trees that nobody holds, and the names of their states."""
     listed = await git.text("for-each-ref", "--format=%(refname)", "refs/aar/")
