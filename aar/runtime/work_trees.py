@@ -44,14 +44,18 @@ async def runtime_in(runtime: Runtime, folder: Path) -> AsyncGenerator[Runtime]:
     # The project may have changed since it was opened.
     holds = base.trusted and TrustStore(base.paths).is_trusted(base.workspace, now)
     same = holds and fingerprint(folder).sha256 == now.sha256
+    active = runtime.active
+    name, address = base.config.model.name or active.name, runtime.base_url
+    if active.base_url is not None:
+        name, address = active.name, active.base_url
     # The settings of the command line hold in there too: rules that deny, limits, the wall.
     sets = [one for one in base.given.get("sets", ()) if not one.lstrip().startswith("permissions.mode")]
     given: dict[str, Any] = {
         **base.given,
         "sets": sets,
         "cwd": folder,
-        "model": runtime.active.name,
-        "base_url": runtime.active.base_url,
+        "model": name,
+        "base_url": address,
         "mode": "auto",
         "trust": same,
     }
