@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from aar.config.schema import PermissionMode
@@ -411,15 +410,6 @@ class Conversation:
             handler(session)
         if old.lost:
             session.append(Notice(level="error", code="store_lost", message=old.lost))
-
-    def add_folder(self, path: Path) -> None:
-        """Let tools change files below ``path`` too.
-
-        Raises:
-            ConfigurationError: There is no such folder.
-        """
-        self.runtime.add_root(path)
-        self.agent = self._agent_again()
 
     @cached_property
     def voice(self) -> Voice:

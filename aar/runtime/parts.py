@@ -29,7 +29,7 @@ from aar.runtime.extras import Extras
 from aar.runtime.mcp import ServerTools
 from aar.runtime.models import choice_notice, make_active_model
 from aar.runtime.own_model import own_model, same_provider
-from aar.runtime.policy import existing_folder, make_policy, model_hosts
+from aar.runtime.policy import make_policy, model_hosts
 from aar.runtime.resilience import OpenedModels
 from aar.runtime.rest import register_services
 from aar.runtime.sessions import events_since_opening, find_session, latest_of, resume_or_fork
@@ -261,14 +261,6 @@ class Runtime:
         if profile is not None and profile.model is not None:
             self.set_model(profile.model)
         self.profile = profile
-
-    def add_root(self, path: Path) -> None:
-        """Let tools change files below ``path``, for agents that are made after this.
-
-        Raises:
-            ConfigurationError: There is no such folder.
-        """
-        self.roots = (*self.roots, existing_folder(path))
 
     # --- the agent -----------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -237,8 +237,3 @@ def _only_command(request: ApprovalRequest) -> str | None:
     if request.tool_name != "bash" or not isinstance(command, str) or sanitize(command) != command:
         return None
     return None if "\t" in command or "\r" in command else command
-
-
-def saved_scopes(request: ApprovalRequest) -> Sequence[str]:
-    """Return the scopes in which a rule can be kept in a file."""
-    return [scope for scope in ("project", "user") if scope in request.scopes]
