@@ -52,6 +52,10 @@ from aar.protocol.messages import (
 __all__ = ["INTERRUPTED_TEXT", "SUMMARY_HEADING", "MessageFold", "RunTotals", "TotalsFold", "fold_messages"]
 
 
+_OPEN_TURNS = 4
+"""At the end, which may change: the last two, and as many before them where an empty answer is taken back."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Saved:
     """The turns as they were right before a compaction or rewind, and what was saved by then."""
@@ -131,22 +135,28 @@ class MessageFold:
         """Tell whether a rewind to ``to_seq`` can be taken: what lies below is not known after `load`."""
         return to_seq >= self._floor
 
-    def dump(self) -> bytes:
-        """Return what `load` makes the same fold of, as lines of JSON; empty where that cannot be."""
+    def dumping(self) -> Callable[[], bytes]:
+        """Return what makes lines of JSON of the fold as it is now, in any thread.
+
+        `load` makes the same fold of them. They are empty where that cannot be.
+        """
         from aar.core.kept_turns import dump_turns
 
-        floor = self._saved[-1].seq if self._saved else self._floor
-        lines = dump_turns(self._turns)
-        if len(lines) < len(self._turns):
-            return b""
-        return "\n".join((f"[{self._seq}, {floor}]", *lines)).encode()
+        seq, floor = self._seq, self._saved[-1].seq if self._saved else self._floor
+        turns = copies(self._turns, _OPEN_TURNS)
+
+        def dump() -> bytes:
+            lines = dump_turns(turns)
+            return "\n".join((f"[{seq}, {floor}]", *lines)).encode() if len(lines) == len(turns) else b""
+
+        return dump
 
     @classmethod
     def load(cls, kept: bytes) -> MessageFold:
-        """Return the main agent's fold as it was at `dump`; it cannot go back behind a compaction or rewind.
+        """Return the main agent's fold as it was at `dumping`; it cannot go back over a compaction or rewind.
 
         Raises:
-            ValueError: ``kept`` is not what `dump` returned.
+            ValueError: ``kept`` is not what `dumping` came to.
         """
         from aar.core.kept_turns import load_turns
 

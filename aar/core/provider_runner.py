@@ -94,7 +94,7 @@ class ProviderRunner:
             self._fallback.restart()
         if active.name != before.name:
             change = {"key": "model", "from": before.name, "to": active.name, "by": by}
-            emit.append(Setting.model_validate(change))
+            emit.append(Setting.model_validate({**change, "base_url": active.kept_address}))
 
     def begin_run(self, emit: Emit) -> None:
         """Go back to the first model: a new prompt is asked of it again."""

@@ -5,26 +5,24 @@ from __future__ import annotations
 import asyncio
 import gc
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
 import aar
 from aar.core.session_folds import UNFOLDED, SessionFolds
+from aar.core.session_keep import FoldKeeper
 from aar.core.session_restore import (
     copy_events,
     cut_off,
-    keep,
     no_collection,
     problems_notice,
     settle,
-    take_kept,
 )
 from aar.core.stamps import Scope, stamp_shown, stamp_stored
 from aar.core.subscribers import Callback, Dispatcher, Handler, Subscription
 from aar.core.totals import TotalsFold
 from aar.memory.event_lines import Place, Problem, parse_line
-from aar.memory.fold_cache import FoldCache
 from aar.memory.session_store import EventFile, EventStore
 from aar.memory.stream_journal import StreamJournal
 from aar.protocol.errors import InternalError, StorageError, ToolCategory
@@ -88,8 +86,7 @@ class Session:
         self._store = store
         self._file = file
         self._folds = SessionFolds(self._foldable)
-        self._place = Place()
-        self._cache = FoldCache(file.folder) if file.folder is not None else None
+        self._keeper = FoldKeeper(self, self._folds, file)
         self._watchers = Dispatcher(self._report_failure)
         self._told_degraded = False
         self._written = 0
@@ -102,8 +99,16 @@ class Session:
     # Making one
 
     @classmethod
-    def create(cls, store: EventStore, *, cwd: Path, model: str | None, title: str | None = None) -> Session:
-        """Begin a session; its first event tells format, version, folder, model and title.
+    def create(
+        cls,
+        store: EventStore,
+        *,
+        cwd: Path,
+        model: str | None,
+        base_url: str | None = None,
+        title: str | None = None,
+    ) -> Session:
+        """Begin a session; its first event tells format, version, folder, model with its address, and title.
 
         Raises:
             StorageError: The store refuses the session.
@@ -111,7 +116,7 @@ class Session:
         cwd = cwd.resolve()
         session_id = new_id()
         session = cls(store, store.create(session_id, cwd), session_id, cwd)
-        session.append(session._identity("start", model=model, title=title))
+        session.append(session._identity("start", model=model, base_url=base_url, title=title))
         return session
 
     @classmethod
@@ -153,8 +158,9 @@ class Session:
         new = new_id()
         file = store.create(new, cwd)
         session = cls(store, file, new, cwd)
-        session._place.line = session._replay(copy_events(store.read(session_id), seq, session, file))
-        session._place.last_id = session.last_id
+        place = session._keeper.place
+        place.line = session._replay(copy_events(store.read(session_id), seq, session, file))
+        place.last_id = session.last_id
         if session.last_seq == 0:
             file.close()
             raise StorageError(f"The session {session_id} has nothing to copy up to event {seq}.")
@@ -180,6 +186,7 @@ class Session:
         action: Literal["start", "resume", "fork"],
         *,
         model: str | None = None,
+        base_url: str | None = None,
         title: str | None = None,
         forked_from: ForkOrigin | None = None,
     ) -> SessionEvent:
@@ -190,6 +197,7 @@ class Session:
             aar_version=aar.__version__,
             cwd=str(self.cwd),
             model=model or self.totals.model,
+            base_url=base_url,
             title=title,
             forked_from=forked_from,
         )
@@ -197,10 +205,10 @@ class Session:
     def _catch_up(self) -> None:
         """Fold what is stored: what was kept of it, and what came after."""
         store, name = self._store, self.session_id
-        if self._cache is not None and (kept := self._cache.load()) is not None:
-            take_kept(self, self._folds, self._place, kept)
+        self._keeper.take()
         with no_collection():
-            self._replay(store.read(name, problems=self.problems, skip=UNFOLDED, place=self._place))
+            place = self._keeper.place
+            self._replay(store.read(name, problems=self.problems, skip=UNFOLDED, place=place))
         for event in store.tail(name, 1):
             self.last_seq = max(self.last_seq, event.seq or 0)
             self.last_id = max(self.last_id, event.id)
@@ -220,19 +228,6 @@ class Session:
         self.last_seq, self.last_id, self.trace_id = last_seq, last_id, trace_id
         self.cwd = Path(self.totals.cwd or self.cwd)
         return count
-
-    def _keep(self) -> None:
-        """Keep what a long session is folded to, for the next time."""
-        if self._cache is not None:
-            self._place.offset = self._file.whole_size or 0
-            keep(self, self._folds, self._place, self._cache)
-
-    def _note_written(self, events: Sequence[Event]) -> None:
-        """Move the place behind ``events``, which were written."""
-        self._place.line += len(events)
-        for event in events:
-            if event.type not in UNFOLDED:
-                self._place.last_id = event.id
 
     # What it is now
 
@@ -332,12 +327,12 @@ class Session:
         self.last_seq += len(stamped)
         self.last_id = stamped[-1].id
         self._written += 1
-        self._note_written(stamped)
+        self._keeper.note_written(stamped)
         for event in stamped:
             self._folds.apply(event)
         if any(isinstance(event, Compaction) for event in stamped):
-            # Rare, and the conversation is short now: should this process be killed, little is read again.
-            self._keep()
+            # Rare, and the conversation is short now.
+            self._keeper.keep()
         if self._journal is not None and any(_ends_stream(event) for event in stamped):
             self._journal.discard()
         self._watchers.hand_on(stamped)
@@ -436,6 +431,11 @@ class Session:
 
     async def sync(self) -> None:
         """Return when all that was appended before is on the disk; calls at the same time share the work."""
+        await self._sync()
+        if not self._closed:
+            self._keeper.keep_meanwhile()
+
+    async def _sync(self) -> None:
         if not self._file.durable or self._closed:
             return
         target = self._written
@@ -457,7 +457,7 @@ class Session:
         """Sync, let subscribers with a handler finish what waits, and close."""
         while self.before_close:
             await self.before_close.pop()()
-        await self.sync()
+        await self._sync()
         if unsaved := len(self._file.unsaved):
             message = (
                 f"{unsaved} events of this session could not be saved ({self._file.error}) and end with aar. "
@@ -475,7 +475,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
-        self._keep()
+        self._keeper.close()
         self._watchers.end()
         if self._journal is not None:
             self._journal.close()

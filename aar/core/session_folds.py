@@ -110,9 +110,14 @@ class SessionFolds:
         agents = (self._unmade | set(self._made)) - {"main", COMPACTION_AGENT}
         return {"totals": self.totals.dump(), "agents": sorted(agents)}
 
-    def turns(self) -> bytes:
-        """Return the main agent's conversation for `take`; empty where it cannot be kept."""
-        return self.fold("main").dump()
+    @property
+    def at_hand(self) -> bool:
+        """Whether the main agent's conversation is in memory."""
+        return "main" in self._made
+
+    def dumping(self) -> Callable[[], bytes]:
+        """Return what makes ``turns`` for `take` of the main conversation as it is now, in any thread."""
+        return self.fold("main").dumping()
 
     def take(self, facts: dict[str, Any], turns: bytes, place: Place) -> None:
         """Become what another object was when it told ``facts`` and ``turns``, right behind ``place``.

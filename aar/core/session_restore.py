@@ -8,17 +8,15 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aar.memory.event_lines import Place, Problem
-from aar.memory.fold_cache import FoldCache, Folded
+from aar.memory.event_lines import Problem
 from aar.memory.session_store import EventFile
 from aar.memory.stream_journal import LeftOver, remove_left_over, take_left_over
-from aar.protocol.errors import StorageError, ToolCategory, tool_error_text
+from aar.protocol.errors import ToolCategory, tool_error_text
 from aar.protocol.events import AssistantMessage, Event, Notice, Reasoning, StateEvent, ToolCall, ToolResult
 from aar.protocol.state import AgentState, StopReason, is_working
 
 if TYPE_CHECKING:
     from aar.core.session import Session
-    from aar.core.session_folds import SessionFolds
 
 _COPY_BATCH = 500
 _SHOWN_PROBLEMS = 5
@@ -94,37 +92,6 @@ def copy_events(
     if batch:
         file.append([copy.to_json() for copy in batch])
         yield from batch
-
-
-def take_kept(session: Session, folds: SessionFolds, place: Place, kept: Folded) -> None:
-    """Make ``session`` what it was when it was kept; where that cannot be read, leave all as it is."""
-    facts = kept.facts
-    try:
-        problems = [Problem(int(line), str(message)) for line, message in facts["problems"]]
-        own = int(facts["last_seq"]), str(facts["last_id"]), str(facts["trace_id"])
-        folds.take(facts["folds"], kept.turns, kept.place)
-    except (ValueError, KeyError, TypeError):
-        return
-    session.problems[:] = problems
-    session.last_seq, session.last_id, session.trace_id = own
-    place.offset, place.line, place.last_id = kept.place.offset, kept.place.line, kept.place.last_id
-
-
-def keep(session: Session, folds: SessionFolds, place: Place, cache: FoldCache) -> None:
-    """Keep what a long session is folded to; ``place`` is its end, with offset 0 where that is not known."""
-    if not place.offset or not cache.worth(place.offset):
-        return
-    # A cache must not be in the way of anything: what cannot be kept is folded again.
-    with contextlib.suppress(StorageError, ValueError, TypeError):
-        turns = folds.turns()
-        facts = {
-            "last_seq": session.last_seq,
-            "last_id": session.last_id,
-            "trace_id": session.trace_id,
-            "problems": [(problem.line, problem.message) for problem in session.problems],
-            "folds": folds.facts(),
-        }
-        cache.save(place, facts, turns)
 
 
 @contextlib.contextmanager

@@ -107,6 +107,7 @@ class TotalsFold:
         title: Last rename, else the title it was made with, else the first line of the first prompt.
         model: Model that answers the main agent.
         chosen_model: The one that was chosen for it, which a fallback does not replace.
+        base_url: Address that was named for the chosen model; ``None``: none.
         mode: Permission mode, when one was set.
         cwd: Working folder.
         plan: Items of the main agent's plan.
@@ -128,6 +129,7 @@ class TotalsFold:
         self.title = ""
         self.model: str | None = None
         self.chosen_model: str | None = None
+        self.base_url: str | None = None
         self.mode: str | None = None
         self.cwd: str | None = None
         self.plan: tuple[PlanItem, ...] = ()
@@ -269,7 +271,7 @@ class TotalsFold:
         self.cwd = event.cwd or self.cwd
         self.model = event.model or self.model
         if event.action == "start":
-            self.chosen_model = event.model
+            self.chosen_model, self.base_url = event.model, event.base_url
         if event.title:
             self.title, self._named = event.title, True
 
@@ -282,6 +284,7 @@ class TotalsFold:
             self.mode = event.to
         elif event.key == "model":
             self.model = self.chosen_model = event.to
+            self.base_url = event.base_url
 
     def _on_model_switch(self, event: ModelSwitch) -> None:
         if event.agent_id == "main":

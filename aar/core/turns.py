@@ -130,10 +130,10 @@ class TurnOutline:
     waits: bool = False
 
 
-def copies(turns: list[Turn]) -> list[Turn]:
-    """Copy the last two of ``turns``, which may change, so that those that were saved stay as they are."""
+def copies(turns: list[Turn], last: int = 2) -> list[Turn]:
+    """Copy the last of ``turns``, which may change, so that those that were saved stay as they are."""
     copied = list(turns)
-    for place in range(max(0, len(turns) - 2), len(turns)):
+    for place in range(max(0, len(turns) - last), len(turns)):
         turn = turns[place]
         if isinstance(turn, AnswerTurn):
             copied[place] = turn.copy()

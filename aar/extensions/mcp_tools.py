@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from aar.extensions.mcp_link import ServerLink
 from aar.protocol.errors import ToolCategory, ToolFailure, tool_error_text
+from aar.protocol.images import IMAGE_TYPES
 from aar.protocol.messages import ImageBlock
 from aar.protocol.ports import ToolContext
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
@@ -24,7 +25,6 @@ _MAX_SCHEMA_CHARS = 20_000
 _MAX_TEXT = 10_000_000
 _MAX_IMAGES = 10
 _MAX_IMAGE_CHARS = 7_000_000
-_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _SCHEMA_TEXT = frozenset({"title", "description", "examples", "default", "$comment"})
 _CHANGED = "This tool changed after the user accepted it. A call asks the user first."
 
@@ -188,7 +188,7 @@ def resource_text(item: JsonDict, images: list[ImageBlock] | None = None) -> str
     if "text" in item:
         return str(item["text"])
     media_type, blob = str(item.get("mimeType") or ""), str(item.get("blob") or "")
-    if images is not None and media_type in _IMAGE_TYPES:
+    if images is not None and media_type in IMAGE_TYPES:
         return "\n".join(_add_image(images, {"mimeType": media_type, "data": blob})) or f"[{item.get('uri')}]"
     return f"[{item.get('uri')}: {len(blob) * 3 // 4:,} bytes of {media_type or 'unknown type'}, not shown]"
 
@@ -196,7 +196,7 @@ def resource_text(item: JsonDict, images: list[ImageBlock] | None = None) -> str
 def _add_image(images: list[ImageBlock], item: JsonDict) -> list[str]:
     """Add an image, or return why it is left out."""
     media_type, data = str(item.get("mimeType") or ""), str(item.get("data") or "")
-    if media_type not in _IMAGE_TYPES:
+    if media_type not in IMAGE_TYPES:
         return [f"[an image of type {sanitize(media_type)[:40]} is not shown]"]
     if len(images) >= _MAX_IMAGES or len(data) > _MAX_IMAGE_CHARS:
         return ["[an image is left out: too many or too large]"]

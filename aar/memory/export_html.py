@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from aar.memory.export_items import Heading, Item
+from aar.protocol.images import IMAGE_TYPES
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 _CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -122,5 +122,5 @@ def _diff(text: str) -> str:
 
 
 def _images(item: Item) -> str:
-    good = [(kind, data) for kind, data in item.images if kind in _IMAGE_TYPES and _BASE64.fullmatch(data)]
+    good = [(kind, data) for kind, data in item.images if kind in IMAGE_TYPES and _BASE64.fullmatch(data)]
     return "".join(f'<p><img alt="image" src="data:{kind};base64,{data}"></p>' for kind, data in good)

@@ -16,6 +16,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, cast
 
 import aar
@@ -23,11 +24,14 @@ from aar.config.files import write_atomic
 from aar.memory.event_lines import Place
 from aar.memory.session_file import make_private
 
-VERSION = 1
+VERSION = 2
 """Of the content; to be raised whenever a fold changes what it keeps of an event."""
 
 LEAST_BYTES = 1 << 19
 """Of a session's file from which on it is worth it: fewer are read in a hundredth of a second."""
+
+STEP_BYTES = 1 << 22
+"""By which a session's file has grown when it is worth it while the session goes on."""
 
 _MOST_BYTES = 1 << 25
 _CHUNK = 1 << 20
@@ -58,7 +62,9 @@ class FoldCache:
     def __init__(self, folder: Path) -> None:
         self._file = folder / "folded"
         self._session = folder.with_suffix(".jsonl")
-        self._at = 0
+        self._at = self._tried = self._turns = 0
+        self._writing = Lock()
+        self._closed = False
 
     def load(self) -> Folded | None:
         """Return what was kept, if it is still true of the session's file."""
@@ -66,7 +72,8 @@ class FoldCache:
             folded = self._read()
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        self._at = folded.place.offset if folded is not None else 0
+        if folded is not None:
+            self._at, self._turns = folded.place.offset, len(folded.turns)
         return folded
 
     def _read(self) -> Folded | None:
@@ -93,12 +100,25 @@ class FoldCache:
         """Tell whether a file of ``size`` bytes has enough behind what is kept to keep it anew."""
         return size - self._at >= LEAST_BYTES
 
+    def due(self, size: int) -> bool:
+        """Tell whether a file of ``size`` bytes should be kept meanwhile; the same is not tried again.
+
+        What is written grows with the conversation, so that it is written the less often the longer that is.
+        """
+        if size - max(self._at, self._tried) < max(STEP_BYTES, 2 * self._turns):
+            return False
+        self._tried = size
+        return True
+
     def save(self, place: Place, facts: dict[str, Any], turns: bytes) -> None:
-        """Keep what the session's file is folded to, all of it. A disk that refuses is ignored."""
+        """Keep what the session's file is folded to up to ``place``, from any thread.
+
+        A disk that refuses is ignored, and what is older than what is kept.
+        """
         with contextlib.suppress(OSError):
             with self._session.open("rb") as file:
                 status = os.fstat(file.fileno())
-                if status.st_size != place.offset:
+                if status.st_size < place.offset:
                     return
                 told = {
                     "made_by": _made_by(),
@@ -109,9 +129,20 @@ class FoldCache:
                 }
             head = json.dumps(told, separators=(",", ":")).encode() + b"\n"
             if len(head) + len(turns) < _MOST_BYTES - _CHUNK:
-                make_private(self._file.parent)
-                write_atomic(self._file, b"".join((_check(head, turns), head, turns)), durable=False)
-                self._at = place.offset
+                self._write(place.offset, b"".join((_check(head, turns), head, turns)), len(turns))
+
+    def _write(self, offset: int, content: bytes, turns: int) -> None:
+        with self._writing:
+            if self._closed or offset < self._at:
+                return
+            make_private(self._file.parent)
+            write_atomic(self._file, content, durable=False)
+            self._at, self._turns = offset, turns
+
+    def close(self) -> None:
+        """Write nothing any more: the session's files may be removed from now on."""
+        with self._writing:
+            self._closed = True
 
 
 def _check(head: bytes, turns: bytes) -> bytes:

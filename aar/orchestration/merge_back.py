@@ -24,6 +24,8 @@ _MAX_PATCH: Final = 2_000_000
 _SHOWN: Final = 20_000
 """Characters of a patch that did not fit which the caller is shown."""
 _SPECIAL: Final = late_pattern(r"^(?:new file mode|new mode|index \S+) (120000|160000)$", re.MULTILINE)
+_NO_TEXT: Final = late_pattern(r"^GIT binary patch$|[\udc80-\udcff]", re.MULTILINE)
+_PARTS: Final = late_pattern(r"^diff --git ", re.MULTILINE)
 _CONTENT: Final = late_pattern(r"^(?:@@ |new file mode |deleted file mode )", re.MULTILINE)
 _EXECUTABLE: Final = late_pattern(r"^(?:new file mode|new mode) 100755$", re.MULTILINE)
 
@@ -158,29 +160,34 @@ async def put_in(executor: ToolExecutor, scope: Scope, patch: str) -> StepResult
 
 def left_out(patch: str) -> str:
     """Return a sentence on what `put_in` does not make; empty: it makes all of it."""
-    return "Files that it made executable are not; use chmod." if _EXECUTABLE.search(patch) else ""
+    names = _files_with(patch, _EXECUTABLE)
+    return f"Not made executable here, as it was there: {listed(names)}; use chmod." if names else ""
 
 
 def problem_of(changes: Changes) -> str:
-    """Return why changes cannot be made as one edit; empty: they can."""
-    patch = changes.text
-    if len(patch) > _MAX_PATCH:
-        return f"they have {len(patch):,} characters, too much for one edit"
-    if "\nGIT binary patch\n" in patch or not _is_text(changes.patch):
-        return "some are of files that are no text"
-    if _SPECIAL.search(patch):
-        return "some are of links or repositories inside"
+    """Return why changes cannot be made as one edit, with the files that are in the way; empty: they can."""
+    if len(changes.text) > _MAX_PATCH:
+        return f"they have {len(changes.text):,} characters, too much for one edit"
+    # What is no text stands out as surrogates.
+    patch = changes.patch.decode("utf-8", "surrogateescape")
+    if names := _files_with(patch, _NO_TEXT):
+        return f"a patch cannot change what is no text: {listed(names)}"
+    if names := _files_with(patch, _SPECIAL):
+        return f"links and repositories inside are not taken over: {listed(names)}"
     if patch and not _CONTENT.search(patch):
-        return "they are of modes alone; use chmod"
+        return f"they are of modes alone; use chmod: {listed(changes.files)}"
     return ""
 
 
-def _is_text(patch: bytes) -> bool:
-    try:
-        patch.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+def _files_with(patch: str, mark: re.Pattern[str]) -> list[str]:
+    """Return the files in whose part of a patch something stands."""
+    found: list[str] = []
+    for part in _PARTS.split(patch)[1:]:
+        if mark.search(part):
+            head = part.partition("\n")[0]
+            # "a/NAME b/NAME", or both in quotes.
+            found.append(head[: len(head) // 2].strip('"').removeprefix("a/"))
+    return found
 
 
 def _why(edit: ToolResult, names: str) -> str:

@@ -26,7 +26,6 @@ from aar.tools.builtin.planning_graph import (
 
 _NOTE_CHARS = 4000
 _INTERRUPTED = "It was interrupted."
-_OPEN_STAGES = ("draft", "approved", "running", "failed", "interrupted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,8 +350,3 @@ def summary(plan: PlanEvent) -> str:
         elif names:
             parts.append(f"{word.capitalize()}: {', '.join(f'{item.id} ({item.title})' for item in names)}.")
     return " ".join(parts)
-
-
-def can_run(plan: PlanEvent) -> bool:
-    """Tell whether there is something of ``plan`` left to do."""
-    return plan.stage in _OPEN_STAGES and bool(unfinished(plan))

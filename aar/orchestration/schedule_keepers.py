@@ -7,9 +7,10 @@ import plistlib
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
+from xml.parsers.expat import ExpatError
 
 from aar.config.files import write_atomic
 from aar.orchestration.batch_child import own_command
@@ -23,6 +24,10 @@ _CARRIED: Final = ("PATH", "AAR_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_
 """What a program that the system starts lacks. Keys are not among them: they would lie in a file."""
 
 
+EntryState = Literal["current", "old", "missing"]
+"""How an entry stands: as aar writes it now, with another call of aar in it, or not there."""
+
+
 class Clock(Protocol):
     """Puts entries where the system finds them."""
 
@@ -32,6 +37,10 @@ class Clock(Protocol):
 
     async def remove(self, schedule: Schedule) -> None:
         """Take the entry away; none is no error."""
+        ...
+
+    async def state(self, schedule: Schedule) -> EntryState:
+        """Return whether the entry calls aar as it would be called by one that is written now."""
         ...
 
 
@@ -108,6 +117,13 @@ class Systemd(_Caller):
             file.unlink(missing_ok=True)
         await self.call("systemctl", "--user", "daemon-reload")
 
+    async def state(self, schedule: Schedule) -> EntryState:
+        """Look at the service; without its timer nothing calls it."""
+        service, timer = (_text(file) for file in self._files(schedule))
+        if service is None or timer is None:
+            return "missing"
+        return "current" if _exec_start(schedule) in service.splitlines() else "old"
+
 
 def service_text(schedule: Schedule, env: Mapping[str, str]) -> str:
     """Return the unit that is started (systemd.service(5))."""
@@ -119,10 +135,14 @@ def service_text(schedule: Schedule, env: Mapping[str, str]) -> str:
         "[Service]",
         "Type=oneshot",
         *(f"Environment={_unit_word(f'{name}={value}')}" for name, value in env.items()),
-        # A dollar is a variable here only, not in Environment=.
-        "ExecStart=" + " ".join(_unit_word(word).replace("$", "$$") for word in command_of(schedule)),
+        _exec_start(schedule),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _exec_start(schedule: Schedule) -> str:
+    # A dollar is a variable here only, not in Environment=.
+    return "ExecStart=" + " ".join(_unit_word(word).replace("$", "$$") for word in command_of(schedule))
 
 
 def timer_text(schedule: Schedule) -> str:
@@ -177,6 +197,14 @@ class Crontab(_Caller):
         if others != lines:
             await self.must("crontab", "-", stdin="".join(f"{line}\n" for line in others))
 
+    async def state(self, schedule: Schedule) -> EntryState:
+        """Look at the line."""
+        own = next((line.rstrip() for line in await self._lines() if _is_own(line, schedule)), None)
+        if own is None:
+            return "missing"
+        command = _shell_words(command_of(schedule))
+        return "current" if own.endswith(f" {command} {_mark(schedule)}") else "old"
+
 
 def _mark(schedule: Schedule) -> str:
     return f"# aar schedule {schedule.name}"
@@ -188,13 +216,17 @@ def _is_own(line: str, schedule: Schedule) -> bool:
 
 def crontab_line(schedule: Schedule, env: Mapping[str, str]) -> str:
     """Return the line (crontab(5)); the mark at its end is a comment of the shell."""
-    words = ["env", *(f"{name}={value}" for name, value in env.items()), *command_of(schedule)]
-    command = shlex.join(words)
+    command = _shell_words(
+        ["env", *(f"{name}={value}" for name, value in env.items()), *command_of(schedule)]
+    )
     if "\n" in command:
         raise UsageError("A line end stands in a path or variable; cron cannot take that.")
-    # A bare % is a line end to cron.
-    command = command.replace("%", "\\%")
     return f"{crontab_times(schedule.times)} {command} {_mark(schedule)}"
+
+
+def _shell_words(words: Iterable[str]) -> str:
+    # A bare % is a line end to cron.
+    return shlex.join(words).replace("%", "\\%")
 
 
 class Launchd(_Caller):
@@ -223,6 +255,17 @@ class Launchd(_Caller):
             await self.call("launchctl", "bootout", f"gui/{os.getuid()}/{_label(schedule)}")
             file.unlink(missing_ok=True)
 
+    async def state(self, schedule: Schedule) -> EntryState:
+        """Look at the property list."""
+        text = _text(self._file(schedule))
+        if text is None:
+            return "missing"
+        try:
+            words = plistlib.loads(text.encode()).get("ProgramArguments")
+        except (plistlib.InvalidFileException, ExpatError, AttributeError):
+            return "old"
+        return "current" if words == list(command_of(schedule)) else "old"
+
 
 def _label(schedule: Schedule) -> str:
     return f"aar.schedule.{schedule.name}"
@@ -240,6 +283,13 @@ def launchd_plist(schedule: Schedule, env: Mapping[str, str]) -> bytes:
             "ProcessType": "Background",
         }
     )
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
 
 
 def _write(file: Path, text: str) -> None:
@@ -261,6 +311,27 @@ def clock(keeper: Keeper, spawner: Spawner, environ: Mapping[str, str]) -> Clock
     """Return who puts entries there; ``None`` for ``none``."""
     made = _CLOCKS.get(keeper)
     return None if made is None else made(spawner, environ)
+
+
+async def not_current(
+    schedules: Sequence[Schedule], spawner: Spawner, environ: Mapping[str, str]
+) -> list[tuple[Schedule, str]]:
+    """Return the schedules whose entries should be written anew, with what is wrong, for the user."""
+    found: list[tuple[Schedule, str]] = []
+    for schedule in schedules:
+        entry = clock(schedule.keeper, spawner, environ)
+        if entry is None:
+            continue
+        try:
+            state = await entry.state(schedule)
+        except StorageError as error:
+            found.append((schedule, str(error)))
+            continue
+        if state == "missing":
+            found.append((schedule, f"{schedule.keeper} has no entry of it, so that nothing calls it"))
+        elif state == "old":
+            found.append((schedule, f"its entry in {schedule.keeper} is not as this aar writes it"))
+    return found
 
 
 async def find_keeper(spawner: Spawner, environ: Mapping[str, str], platform: str = sys.platform) -> Keeper:

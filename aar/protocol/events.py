@@ -72,7 +72,11 @@ class ForkOrigin(_Record):
 
 
 class SessionEvent(Event, frozen=True):
-    """A session starts, goes on, is forked, renamed or ends. The first line of every file."""
+    """A session starts, goes on, is forked, renamed or ends. The first line of every file.
+
+    Attributes:
+        base_url: Address at which ``model`` is asked, where a flag named one.
+    """
 
     type: Literal["session"] = "session"
     action: Literal["start", "resume", "fork", "rename", "end"]
@@ -80,6 +84,7 @@ class SessionEvent(Event, frozen=True):
     aar_version: str | None = None
     cwd: Text | None = None
     model: Text | None = None
+    base_url: Text | None = None
     title: Text | None = None
     forked_from: ForkOrigin | None = None
 
@@ -103,12 +108,17 @@ class PromptEvent(Event, frozen=True):
 
 
 class Setting(Event, frozen=True):
-    """A setting of the session changed."""
+    """A setting of the session changed.
+
+    Attributes:
+        base_url: Address at which a model is asked, where a flag named one.
+    """
 
     type: Literal["setting"] = "setting"
     key: Literal["mode", "model", "reasoning", "agent"] | str
     from_: Any = Field(default=None, alias="from")
     to: Any = None
+    base_url: Text | None = None
     by: str = "user"
 
 

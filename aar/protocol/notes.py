@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from aar.protocol.usage import Usage
+
 NoteScope = Literal["user", "project"]
 """``user``: in all projects; ``project``: a file of the project, which others who work on it get too."""
 
@@ -58,6 +60,10 @@ class Embedder(Protocol):
         Raises:
             AarError: It failed.
         """
+        ...
+
+    def take_usage(self) -> Usage:
+        """Return what a server was sent since this was asked last; nothing where there is no server."""
         ...
 
 

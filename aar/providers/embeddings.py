@@ -11,11 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final, cast
 
 from aar.config.schema import Config
 from aar.protocol.errors import ConfigurationError, ErrorKind, ProviderError
 from aar.protocol.notes import Embedder
+from aar.protocol.usage import Usage
 from aar.providers.http.client import HttpClient, host_of, network_error, server_of
 from aar.providers.http.errors import parse_body, server_error
 from aar.providers.http.provider import is_network_failure, json_headers, lower_names, secret_texts
@@ -31,6 +33,7 @@ _TIMEOUT_S: Final = 15.0
 _BATCH: Final = 64
 _MOST_DIMENSIONS: Final = 8192
 _MOST_BYTES: Final = 50_000_000
+_MOST_TOKENS: Final = 10_000_000
 _MOST: Final = 1e100
 """Of a number in a vector: the square of a larger one may be none."""
 _KINDS: Final = ("chat", "ollama")
@@ -105,6 +108,13 @@ class ServedEmbedder:
         self._secrets, self._timeout_s = secrets, timeout_s
         self._server = server_of(base_url)
         self.name = f"{self._server}/{model}"
+        self._usage, self._counting = Usage(), Lock()
+
+    def take_usage(self) -> Usage:
+        """Return the tokens that were sent since this was asked last."""
+        with self._counting:
+            taken, self._usage = self._usage, Usage()
+        return taken
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector of length 1 for each text.
@@ -149,7 +159,10 @@ class ServedEmbedder:
                 model=self._model,
                 secrets=self._secrets,
             )
-        return self._read(parse_body(bytes(body)), len(texts))
+        answer = parse_body(bytes(body))
+        with self._counting:
+            self._usage += _usage(answer, texts)
+        return self._read(answer, len(texts))
 
     def _read(self, answer: object, count: int) -> list[list[float]]:
         table = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
@@ -170,6 +183,15 @@ class ServedEmbedder:
     def _strange(self, why: str) -> ProviderError:
         text = f"The answer of {self._server} to a request for vectors cannot be used: {why}."
         return ProviderError(ErrorKind.MALFORMED_RESPONSE, text)
+
+
+def _usage(answer: object, texts: Sequence[str]) -> Usage:
+    """Return the tokens that an answer tells, else about as many as ``texts`` have."""
+    told = cast("dict[str, Any]", answer).get("usage") if isinstance(answer, dict) else None
+    count = cast("dict[str, Any]", told).get("prompt_tokens") if isinstance(told, dict) else None
+    if isinstance(count, int) and 0 <= count <= _MOST_TOKENS:
+        return Usage(input=count)
+    return Usage(input=sum(len(text) // 4 + 1 for text in texts), estimated=True)
 
 
 def _is_vector(value: object) -> bool:
@@ -195,6 +217,10 @@ class PackagedEmbedder:
 
     least = 0.3
     name = PACKAGE
+
+    def take_usage(self) -> Usage:
+        """Return nothing: no server is asked."""
+        return Usage()
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector of length 1 for each text.

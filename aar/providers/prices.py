@@ -136,7 +136,7 @@ def _record(vendor: Provider, info: ModelInfo, when: datetime) -> ModelRecord:
     return ModelRecord(
         model=info.id,
         vendor=vendor.name,
-        price=as_price(prices),
+        price=as_price(prices, answers="embed" not in info.id),
         context_window=info.context_window,
         until=until,
         deprecated=bool(info.deprecated),
@@ -156,11 +156,20 @@ def _until(prices: list[ConditionalPrice], when: datetime) -> float | None:
     return min(moments).timestamp() if moments else None
 
 
-def as_price(prices: ModelPrice) -> Price | None:
-    """Return the prices of tokens; ``None`` when the data have none for prompts or for answers."""
+def as_price(prices: ModelPrice, *, answers: bool = True) -> Price | None:
+    """Return the prices of tokens; ``None`` when the data have none for prompts or for answers.
+
+    Args:
+        prices: Of the data.
+        answers: Whether the model answers; one that makes vectors has no price for that.
+    """
     told: dict[str, Decimal | TieredPrices | None] = {
         ours: getattr(prices, theirs, None) for ours, theirs in _RATES.items()
     }
+    if told["output"] is None and not answers:
+        from decimal import Decimal
+
+        told["output"] = Decimal(0)
     if told["input"] is None or told["output"] is None:
         return None
     starts = sorted({tier.start for rate in told.values() for tier in _tiers(rate)})

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from aar.config.schema import PermissionMode
@@ -326,7 +325,8 @@ class Conversation:
         self.runtime.set_model(name)
         self.agent = self._agent_again()
         self._close_left()
-        self.session.append(_setting("model", before, self.runtime.active.name, by))
+        active = self.runtime.active
+        self.session.append(_setting("model", before, active.name, by, base_url=active.kept_address))
 
     def set_agent(self, name: str | None, *, by: str = "user") -> None:
         """Let another agent work in this session, from the next run on; ``None``: aar itself.
@@ -411,15 +411,6 @@ class Conversation:
         if old.lost:
             session.append(Notice(level="error", code="store_lost", message=old.lost))
 
-    def add_folder(self, path: Path) -> None:
-        """Let tools change files below ``path`` too.
-
-        Raises:
-            ConfigurationError: There is no such folder.
-        """
-        self.runtime.add_root(path)
-        self.agent = self._agent_again()
-
     @cached_property
     def voice(self) -> Voice:
         """Dictation and reading aloud."""
@@ -441,5 +432,5 @@ class Conversation:
         await self.runtime.aclose()
 
 
-def _setting(key: str, before: object, now: object, by: str) -> Setting:
-    return Setting.model_validate({"key": key, "from": before, "to": now, "by": by})
+def _setting(key: str, before: object, now: object, by: str, **more: object) -> Setting:
+    return Setting.model_validate({"key": key, "from": before, "to": now, "by": by, **more})

@@ -49,7 +49,7 @@ def make_active_model(
     )
     told = _capabilities(provider.capabilities(model), base.config)
     capabilities, pricing = describe(base, vendor, model, told, base_url)
-    return ActiveModel(name, provider, model, capabilities, pricing), why
+    return ActiveModel(name, provider, model, capabilities, pricing, base_url), why
 
 
 def named_for_this_start(base: Base) -> bool:

@@ -21,12 +21,15 @@ from aar.protocol.events import (
     ContextEvent,
     Event,
     Notice,
+    ProviderMeta,
     SessionEvent,
     ToolResult,
     UserMessage,
 )
+from aar.protocol.ids import new_id
 from aar.protocol.messages import ResourceBlock, TextBlock
 from aar.protocol.notes import Embedder, Note, NoteAsk, NoteHit, PastWords
+from aar.protocol.usage import Usage
 from aar.safety.outside import signs_of_injection
 
 if TYPE_CHECKING:
@@ -98,6 +101,30 @@ class _NoEmbedder:
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Fail."""
         raise self._error
+
+    def take_usage(self) -> Usage:
+        """Return nothing."""
+        return Usage()
+
+
+async def pay_for_vectors(base: Base, session: Session) -> None:
+    """Let a session, and the day, pay for the vectors that a server made for it."""
+    name = base.config.memory.embeddings
+    embedder: Embedder | None = base.kept.get(_EMBEDDERS, {}).get(name)
+    usage = Usage() if embedder is None else embedder.take_usage()
+    if name is None or not usage.total:
+        return
+    from aar.providers.catalog import lookup
+    from aar.runtime.context import budget_of
+    from aar.runtime.model_data import describe
+
+    provider, _, model = name.partition("/")
+    told, pricing = describe(base, provider, model, lookup(provider, model, base.config))
+    price = told.price if told.price is not None or pricing is None else await pricing.price()
+    cost = None if price is None else price.cost(usage)
+    meta = ProviderMeta(provider=provider, model=model, usage=usage, cost_usd=cost)
+    session.append(meta, scope=session.scope(new_id(), "embeddings"))
+    budget_of(base, session).count(cost)
 
 
 def proposed_notes(base: Base) -> ProposedNotes:
@@ -200,6 +227,7 @@ class SessionNotes:
         if not settings.enabled or not settings.recall or not prompt.strip():
             return []
         hits, trouble = await asyncio.to_thread(self._find, prompt[:_PROMPT_CHARS], settings.recall)
+        await pay_for_vectors(self._runtime.base, self._session)
         told: list[Event] = [Notice(level="warning", code="notes", message=trouble)] if trouble else []
         fresh = [hit for hit in hits if (hit.note.path, hit.note.updated) not in self._recalled]
         window = self._runtime.active.capabilities.context_window
@@ -262,7 +290,10 @@ class CallNotes:
 
     async def search(self, query: str, tags: Sequence[str], limit: int) -> list[NoteHit]:
         """Return notes that fit; see `aar.protocol.notes.NoteKeeper`."""
-        return await asyncio.to_thread(lambda: open_notes(self.runtime.base).search(query, tags, limit))
+        base = self.runtime.base
+        hits = await asyncio.to_thread(lambda: open_notes(base).search(query, tags, limit))
+        await pay_for_vectors(base, self.session)
+        return hits
 
     async def search_sessions(self, query: str, limit: int) -> list[PastWords]:
         """Return places of earlier sessions."""

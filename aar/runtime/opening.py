@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from aar.config.paths import ensure
 from aar.protocol.errors import ConfigurationError
 from aar.runtime.base import Base, open_base
-from aar.runtime.models import choice_notice, make_active_model
+from aar.runtime.models import choice_notice
+from aar.runtime.own_model import first_model
 from aar.runtime.policy import choose_mode, existing_folder, model_hosts
 from aar.safety.spawn import ProcessSpawner
 
@@ -42,6 +43,7 @@ def open_runtime(
     driven: bool = False,
     mcp_configs: Sequence[Path] = (),
     agent: str | None = None,
+    goes_on: Mapping[str, Any] | None = None,
     **base_arguments: Any,
 ) -> Runtime:
     """Put a runtime together; nothing is sent and no process is started that is not needed for that.
@@ -56,6 +58,8 @@ def open_runtime(
             without a person where a wall holds.
         mcp_configs: Files of ``--mcp-config``.
         agent: ``--agent``: name of the agent that works.
+        goes_on: Which session is opened next, as for `Runtime.open_session`: its model is taken where no
+            other can be had.
         **base_arguments: As for `open_base`.
 
     Raises:
@@ -66,7 +70,8 @@ def open_runtime(
     roots = tuple(existing_folder(path) for path in add_dirs)
     walled = _Walled.begin(base, roots, base_url)
     try:
-        active, why = make_active_model(base, base_url)
+        active, why = first_model(base, base_url, goes_on or {})
+        walled.spawner.keep_from(model_hosts(base.config, active.base_url))
         active.provider.warm()
         # The rest is imported while the wall is tried and the provider loads what it needs.
         from aar.runtime.parts import Runtime

@@ -15,7 +15,7 @@ from aar.core.provider_runner import ActiveModel
 from aar.core.session import Session
 from aar.memory.session_store import SessionStore
 from aar.protocol.errors import ConfigurationError
-from aar.protocol.events import Event, Notice, Setting
+from aar.protocol.events import Event, Notice
 from aar.protocol.late import collect_from_now_on
 from aar.protocol.ports import Spawner
 from aar.protocol.tool import ToolSpec
@@ -27,8 +27,9 @@ from aar.runtime.checkpoints import SessionCheckpoints, make_store
 from aar.runtime.context import SmallModels
 from aar.runtime.extras import Extras
 from aar.runtime.mcp import ServerTools
-from aar.runtime.models import choice_notice, make_active_model, named_for_this_start
-from aar.runtime.policy import existing_folder, make_policy
+from aar.runtime.models import choice_notice, make_active_model
+from aar.runtime.own_model import own_model, same_provider
+from aar.runtime.policy import make_policy, model_hosts
 from aar.runtime.resilience import OpenedModels
 from aar.runtime.rest import register_services
 from aar.runtime.sessions import events_since_opening, find_session, latest_of, resume_or_fork
@@ -151,7 +152,7 @@ class Runtime:
     ) -> Session:
         """Begin a session, or go on with a stored one or a copy of it.
 
-        A stored one goes on with its own model, unless another one is named for this start.
+        A stored one goes on with its own model at its own address, unless this start names others.
 
         Args:
             continue_latest: The newest of this folder.
@@ -174,7 +175,10 @@ class Runtime:
                 self.store, find_session(self.store, session_id), self.workspace, fork_if_open=fork_if_open
             )
         else:
-            session = Session.create(self.store, cwd=self.workspace, model=self.active.name, title=title)
+            active = self.active
+            session = Session.create(
+                self.store, cwd=self.workspace, model=active.name, base_url=active.kept_address, title=title
+            )
             title = None
         if session.opened_seq > 1:
             self.go_on_with_model_of(session)
@@ -188,20 +192,11 @@ class Runtime:
 
         Where it cannot be had, the present one answers, and a notice in the session says so.
         """
-        own, present = session.totals.chosen_model, self.active
-        if own is None or own == present.name:
-            return
-        if named_for_this_start(self.base) or (self.profile is not None and self.profile.model is not None):
-            session.append(Setting.model_validate({"key": "model", "from": own, "to": present.name}))
-            return
-        try:
-            active, _ = make_active_model(self.base, self.base_url, name=own)
-        except ConfigurationError as error:
-            told = f"The session's model {own} cannot be used, so that {present.name} answers: {error}"
-            session.append(Notice(level="warning", message=told, code="model"))
-            return
-        self._answer_with(active)
-        active.provider.warm()
+        active = own_model(self, session)
+        if active is not None:
+            self.spawner.keep_from(model_hosts(self.config, active.base_url))
+            self._answer_with(active)
+            active.provider.warm()
 
     def _answer_with(self, active: ActiveModel) -> None:
         if self.why_model is not None:
@@ -233,10 +228,13 @@ class Runtime:
     def set_model(self, name: str) -> None:
         """Let another model answer. Agents that exist keep theirs.
 
+        One of the same provider is asked at the same server.
+
         Raises:
             ConfigurationError: There is no such provider, or its settings are wrong.
         """
-        active, _ = make_active_model(self.base, name=name)
+        address = self.active.base_url if same_provider(name, self.active.name) else None
+        active, _ = make_active_model(self.base, address, name=name)
         self._answer_with(active)
 
     async def close_left(self) -> None:
@@ -263,14 +261,6 @@ class Runtime:
         if profile is not None and profile.model is not None:
             self.set_model(profile.model)
         self.profile = profile
-
-    def add_root(self, path: Path) -> None:
-        """Let tools change files below ``path``, for agents that are made after this.
-
-        Raises:
-            ConfigurationError: There is no such folder.
-        """
-        self.roots = (*self.roots, existing_folder(path))
 
     # --- the agent -----------------------------------------------------------------------------------
 

@@ -44,7 +44,10 @@ async def runtime_in(runtime: Runtime, folder: Path) -> AsyncGenerator[Runtime]:
     # The project may have changed since it was opened.
     holds = base.trusted and TrustStore(base.paths).is_trusted(base.workspace, now)
     same = holds and fingerprint(folder).sha256 == now.sha256
-    name = base.config.model.name or runtime.active.name
+    active = runtime.active
+    name, address = base.config.model.name or active.name, runtime.base_url
+    if active.base_url is not None:
+        name, address = active.name, active.base_url
     # The settings of the command line hold in there too: rules that deny, limits, the wall.
     sets = [one for one in base.given.get("sets", ()) if not one.lstrip().startswith("permissions.mode")]
     given: dict[str, Any] = {
@@ -52,6 +55,7 @@ async def runtime_in(runtime: Runtime, folder: Path) -> AsyncGenerator[Runtime]:
         "sets": sets,
         "cwd": folder,
         "model": name,
+        "base_url": address,
         "mode": "auto",
         "trust": same,
     }
@@ -151,6 +155,29 @@ def _hold(work: Path, flags: int = os.O_CREAT) -> int | None:
         return lock
     os.close(lock)
     return None
+
+
+def kept_trees(workspace: Path) -> list[Path]:
+    """Return the work trees of agents whose work is not in the project, and that no aar holds any more.
+
+    Args:
+        workspace: Root of the repository.
+    """
+    found: list[Path] = []
+    # Of each work tree git keeps the place of its `.git`; see gitrepository-layout(5).
+    for file in sorted((workspace / ".git" / "worktrees").glob("*/gitdir")):
+        try:
+            tree = Path(file.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n")).parent
+        except OSError:
+            continue
+        work = tree.parent.parent
+        if work.name.startswith("aar-agent-") and _NAME.fullmatch(work.name) and tree.is_dir():
+            held = _hold(work, 0)
+            if held is not None:
+                os.close(held)
+            if held is not None or not (work / _LOCK).exists():
+                found.append(tree)
+    return found
 
 
 async def _tidy(git: Git) -> None:

@@ -108,10 +108,6 @@ class WorkspaceFiles:
         inside = next((base for base in self.roots if path.is_relative_to(base)), None)
         return inside is not None and is_protected(path.relative_to(inside), extra=self._protected)
 
-    def is_writable(self, path: Path) -> bool:
-        """Tell whether the resolved ``path`` lies in a folder that may be written and is no secret."""
-        return any(path.is_relative_to(base) for base in self.roots) and not self.is_secret(path)
-
     def may_read(self, path: Path) -> bool:
         """Tell whether the resolved ``path`` may be read."""
         return not self.is_secret(path)

@@ -118,6 +118,10 @@ class ProcessSpawner:
         """
         self.egress.domains.add(rule)
 
+    def keep_from(self, hosts: Iterable[str]) -> None:
+        """Let no command reach ``hosts`` from now on: those of the models in use."""
+        self.egress.domains.shut(hosts)
+
     def accept_change(self, path: Path) -> None:
         """Tell that aar itself wrote a protected path, so that no command that runs now undoes it."""
         for guard in self._guards:

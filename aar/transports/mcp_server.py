@@ -141,7 +141,9 @@ class AarServer:
         """
         async with self._one:
             if self._runtime is None:
-                self._runtime = open_runtime(**self._options, interactive=False)
+                self._runtime = open_runtime(
+                    **self._options, interactive=False, goes_on={"session_id": session_id}
+                )
             runtime = self._runtime
             session = runtime.open_session(session_id=session_id)
             try:

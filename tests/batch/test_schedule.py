@@ -14,7 +14,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from aar.config.paths import paths
 from aar.orchestration.batch_results import TaskResult
 from aar.orchestration.batch_tasks import BatchTask
 from aar.orchestration.schedule import Schedule, Schedules
@@ -24,11 +26,14 @@ from aar.orchestration.schedule_keepers import (
     crontab_line,
     find_keeper,
     launchd_plist,
+    not_current,
     service_text,
     timer_text,
 )
 from aar.protocol.errors import StorageError, UsageError
 from aar.runtime import open_runtime
+from aar.transports.cli.doctor import examine
+from aar.transports.cli.schedule import schedule
 from tests.batch.support import spawner
 from tests.cli.support import aar, script
 
@@ -164,7 +169,14 @@ async def test_a_crontab_keeps_all_other_lines(tmp_path: Path) -> None:
         table.write_text("# mine\n0 1 * * * backup\n" + own)
         await entry.add(made("0 5 * * *"))
         assert table.read_text().count("aar schedule s") == 1
+        assert await not_current([made(keeper="crontab")], started, env) == []
+        table.write_text(table.read_text().replace(" -P ", " "))
+        ((_, problem),) = await not_current([made(keeper="crontab")], started, env)
+        assert problem == "its entry in crontab is not as this aar writes it"
+        await entry.add(made())
+        assert await entry.state(made()) == "current"
         await entry.remove(made())
+        assert await entry.state(made()) == "missing"
         assert table.read_text() == "# mine\n0 1 * * * backup\n"
         program(tmp_path / "bin", "crontab", "echo not allowed >&2; exit 1")
         with pytest.raises(StorageError, match="not allowed"):
@@ -184,12 +196,37 @@ async def test_systemd_is_told_of_units_and_leaves_none_when_it_refuses(tmp_path
         await entry.add(made())
         assert {file.name for file in units.iterdir()} == {"aar-schedule-s.service", "aar-schedule-s.timer"}
         assert "--user enable --now aar-schedule-s.timer" in log.read_text()
+        assert await entry.state(made()) == "current"
+        service = units / "aar-schedule-s.service"
+        service.write_text(service.read_text().replace('"-P" ', ""))
+        assert await entry.state(made()) == "old"
+        (units / "aar-schedule-s.timer").unlink()
+        assert await entry.state(made()) == "missing"
         await entry.remove(made())
         assert list(units.iterdir()) == []
         (tmp_path / "refuse").touch()
         with pytest.raises(StorageError, match="systemctl --user daemon-reload"):
             await entry.add(made())
     assert list(units.iterdir()) == []
+
+
+def test_lists_and_the_doctor_tell_of_an_entry_that_renew_writes_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    program(tmp_path / "bin", "launchctl", "exit 0")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    Schedules(paths().data).save(made(keeper="launchd", folder=tmp_path))
+    told = CliRunner().invoke(schedule, ["list"])
+    assert "launchd has no entry of it, so that nothing calls it; `aar schedule renew s`" in told.stderr
+    assert CliRunner().invoke(schedule, ["renew"]).exit_code == 0
+    assert CliRunner().invoke(schedule, ["list"]).stderr == ""
+    plist = tmp_path / "Library/LaunchAgents/aar.schedule.s.plist"
+    plist.write_text(plist.read_text().replace("<string>-P</string>", ""))
+    (check,) = [check for check in examine({}) if check.name == "schedules"]
+    assert (check.status, check.fix) == ("warn", "aar schedule renew s")
+    assert "its entry in launchd is not as this aar writes it" in check.detail
 
 
 async def test_a_machine_without_either_says_what_to_do(tmp_path: Path) -> None:

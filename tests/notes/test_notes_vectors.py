@@ -14,7 +14,9 @@ from aar.memory.notes import NoteStore
 from aar.memory.notes_index import NotesIndex
 from aar.protocol.errors import AarError, ConfigurationError, ErrorKind, ProviderError, StorageError
 from aar.protocol.notes import Embedder, Note
+from aar.protocol.usage import Usage
 from aar.providers.embeddings import make_embedder
+from aar.providers.prices import find_record
 from aar.runtime.notes import by_words_only, open_notes
 from tests.support.minds import place
 from tests.support.model_server import ModelServer, Reply, model_server
@@ -38,6 +40,9 @@ class Sense:
         return [
             [float(any(word in text.lower() for word in sense.split())) for sense in SENSES] for text in texts
         ]
+
+    def take_usage(self) -> Usage:
+        return Usage()
 
 
 @pytest.fixture
@@ -106,9 +111,9 @@ def served(server: ModelServer, **settings: Any) -> Embedder:
     return make_embedder("mine/vectors", Config.model_validate({"providers": {"mine": table}}))
 
 
-def reply(*vectors: object) -> Reply:
+def reply(*vectors: object, **more: object) -> Reply:
     rows = [{"index": at, "embedding": vector} for at, vector in enumerate(vectors)]
-    return Reply(body=json.dumps({"data": rows[::-1]}).encode())
+    return Reply(body=json.dumps({"data": rows[::-1], **more}).encode())
 
 
 def test_a_server_is_asked_for_vectors_with_its_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +142,35 @@ def test_a_server_that_gives_none_is_one_sentence(answer: Reply, says: str) -> N
     with model_server([answer]) as server, pytest.raises(ProviderError, match=says) as told:
         served(server).embed(["a", "b"])
     assert "\n" not in str(told.value)
+
+
+async def test_vectors_of_a_server_are_paid_by_the_session_and_the_day(tmp_path: Path) -> None:
+    answers = [reply([1, 0], usage={"prompt_tokens": 1000}), reply([1, 0], usage={"prompt_tokens": 500})]
+    with model_server([*answers, reply([1, 0])]) as server:
+        sets = (
+            "memory.embeddings=mine/vectors",
+            f"providers.mine.base_url=http://127.0.0.1:{server.port}/v1",
+            "providers.mine.models.vectors.price_input=2",
+            "providers.mine.models.vectors.price_output=0",
+        )
+        async with place(tmp_path, lambda ask: "ok", files={".git/HEAD": ""}, sets=sets) as here:
+            open_notes(here.runtime.base, words_only=True).save(Note("", "user", "Pooling", "pgbouncer"))
+            for prompt in ("what about pooling", "and what else"):
+                await here.run(prompt)
+            paid = [event for event in here.of("provider_meta") if event.agent_id == "embeddings"]
+    assert [(event.full_model, event.usage.input, event.usage.estimated) for event in paid] == [
+        ("mine/vectors", 1500, False),
+        ("mine/vectors", 4, True),
+    ]
+    assert paid[0].cost_usd == pytest.approx(0.003)
+    assert here.session.totals.agents["main"].requests == here.session.totals.all.requests - 2
+
+
+def test_a_model_of_vectors_has_a_price_without_one_for_answers() -> None:
+    record = find_record("openai", "text-embedding-3-small")
+    assert record is not None
+    assert record.price is not None
+    assert record.price.cost(Usage(input=1_000_000)) == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize("name", ["anthropic/claude", "nobody/x", "openai", "local/x", "openai-compatible/x"])

@@ -108,9 +108,21 @@ async def test_what_an_edit_cannot_make_is_said(tmp_path: Path) -> None:
         (root / "run.sh").chmod(0o755)
 
     alone, _ = await fitted(tmp_path, [], [executable])
-    assert "modes alone" in problem_of(alone)
+    assert problem_of(alone) == "they are of modes alone; use chmod: run.sh"
     with_text = Changes(alone.patch + b"@@ -1 +1 @@\n-a\n+b\n")
     assert problem_of(with_text) == ""
-    assert "use chmod" in left_out(with_text.text)
+    assert left_out(with_text.text) == "Not made executable here, as it was there: run.sh; use chmod."
     linked, _ = await fitted(tmp_path / "project", [], [link])
-    assert "links" in problem_of(linked)
+    assert problem_of(linked) == "links and repositories inside are not taken over: a.txt"
+
+
+async def test_files_that_are_no_text_are_named(tmp_path: Path) -> None:
+    def latin(root: Path) -> None:
+        (root / "with space.txt").write_bytes(b"\xe4\n")
+
+    changes, _ = await fitted(
+        tmp_path,
+        [],
+        [lambda root: (root / "a.bin").write_bytes(b"\0\1"), latin, write("fine", "GIT binary patch\n")],
+    )
+    assert problem_of(changes) == "a patch cannot change what is no text: a.bin, with space.txt"

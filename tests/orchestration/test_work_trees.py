@@ -15,6 +15,8 @@ from aar.config.front_matter import read_document
 from aar.orchestration.profiles import Profile, profile_of
 from aar.protocol.events import Approval, ApprovalRequest
 from aar.protocol.state import StopReason
+from aar.runtime.work_trees import kept_trees
+from aar.transports.cli.doctor import examine
 from tests.support.fakes import Turn, call, no_tasks_left
 from tests.support.minds import Ask, Place, place
 from tests.support.waiting import until
@@ -268,6 +270,7 @@ async def test_a_cancel_keeps_what_was_done_and_removes_a_tree_without_changes(t
     async with project(tmp_path, think) as here:
         running = asyncio.ensure_future(here.run())
         await until(lambda: here.mind.open == 2 and any(e.exit_code == 0 for e in here.of("tool_result")))
+        assert kept_trees(here.root) == [], "agents work in them"
         here.agent.cancel()
         await running
         paths = {e.agent_id: Path(e.work_tree) for e in here.of("subagent") if e.action == "start"}
@@ -276,7 +279,11 @@ async def test_a_cancel_keeps_what_was_done_and_removes_a_tree_without_changes(t
         assert not (here.root / "made.txt").exists()
         [notice] = [e for e in here.of("notice") if e.code == "work_tree"]
         assert str(kept[0]) in notice.message
+        assert kept_trees(here.root) == kept
+        (check,) = [check for check in examine({"cwd": here.root}) if check.name == "work trees"]
+        assert (check.status, f"remove --force {kept[0]}`" in check.fix) == ("warn", True)
         git(here.root, "worktree", "remove", "--force", str(kept[0]))
+        assert kept_trees(here.root) == []
     assert no_tasks_left() == []
 
 
@@ -290,7 +297,7 @@ async def test_links_and_bytes_are_not_merged_but_kept(tmp_path: Path) -> None:
     steps = [call("bash", command="ln -s /etc/passwd link; printf '\\000\\377' > data.bin")]
     async with project(tmp_path, child_steps(*steps)) as here:
         await here.run()
-        assert "are not in the project: some are of files that are no text" in report(here)
+        assert "are not in the project: a patch cannot change what is no text: data.bin. The" in report(here)
         assert not (here.root / "link").is_symlink()
         git(here.root, "worktree", "remove", "--force", here.of("subagent")[0].work_tree)
 

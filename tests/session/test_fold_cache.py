@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from aar.core.session import Session
 from aar.core.totals import RunTotals, TotalsFold
 from aar.memory import event_lines, fold_cache
+from aar.memory.event_lines import Place
 from aar.memory.session_store import SessionStore
 from aar.protocol.events import (
     AssistantMessage,
@@ -32,6 +34,7 @@ from aar.protocol.events import (
 from aar.protocol.state import AgentState, StopReason
 from tests.session.sequences import chaos, check, real_history
 from tests.session.support import new_session, path_of, texts, user
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -139,6 +142,75 @@ def test_a_session_from_its_cache_is_the_session_from_its_file(
         assert state_of(again) == state_of(bare)
         again.close()
         bare.close()
+
+
+@settings(max_examples=60, deadline=None)
+@given(HISTORIES, HISTORIES)
+def test_a_session_that_is_killed_after_it_was_kept_meanwhile_is_the_session_from_its_file(
+    first: list[Event], second: list[Event]
+) -> None:
+    with TemporaryDirectory() as folder:
+        store, session = new_session(Path(folder))
+        for event in first:
+            session.append(event)
+        keeper = session._keeper
+        assert keeper._cache is not None
+        keep = keeper._keeping(keeper._cache, store.path(session.session_id).stat().st_size)
+        # A thread does it; at the latest when all of this has changed.
+        for event in second:
+            session.append(event)
+        keep()
+        killed = SessionStore(Path(folder) / "killed")
+        shutil.copytree(store.root, killed.root)
+        quick, whole = both(killed, session.session_id)
+        assert state_of(quick) == state_of(whole)
+        for opened in (session, quick, whole):
+            opened.close()
+
+
+async def test_a_growing_session_is_kept_meanwhile_and_less_often_the_longer_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold_cache, "STEP_BYTES", 5_000)
+    saved: list[int] = []
+    save = fold_cache.FoldCache.save
+
+    def note(cache: fold_cache.FoldCache, place: Place, facts: dict[str, Any], turns: bytes) -> None:
+        saved.append(place.offset)
+        save(cache, place, facts, turns)
+
+    monkeypatch.setattr(fold_cache.FoldCache, "save", note)
+    store, session = new_session(tmp_path)
+    for _ in range(200):
+        session.append(user("x" * 500))
+        await session.sync()
+        await until(lambda: session._keeper._meanwhile is None)
+    killed = SessionStore(tmp_path / "killed")
+    shutil.copytree(store.root, killed.root)
+    quick, whole = both(killed, session.session_id)
+    assert state_of(quick) == state_of(whole)
+    steps = [after - before for before, after in pairwise(saved)]
+    assert steps[0] > 5_000
+    assert steps == sorted(steps)
+    assert 3 < len(saved) < 12
+    for opened in (session, quick, whole):
+        opened.close()
+
+
+async def test_what_is_being_kept_at_the_end_of_a_session_does_not_come_back_after_it(tmp_path: Path) -> None:
+    store, session = new_session(tmp_path)
+    session.append(user("one"))
+    keeper, path = session._keeper, path_of(store, session)
+    assert keeper._cache is not None
+    late = keeper._keeping(keeper._cache, path.stat().st_size)
+    session.append(user("two"))
+    await session.aclose()
+    kept = kept_of(path).read_bytes()
+    late()
+    assert kept_of(path).read_bytes() == kept
+    store.delete(session.session_id)
+    late()
+    assert not kept_of(path).parent.exists()
 
 
 def long_session(root: Path) -> tuple[SessionStore, str, Path]:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from aar.protocol.images import IMAGE_TYPES
 from aar.protocol.messages import (
     ImageBlock,
     Message,
@@ -35,7 +36,6 @@ from aar.providers.encoded import (
 )
 
 _MARK = b',"cache_control":{"type":"ephemeral"}'
-_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _MARKED_TURNS = 2
 
@@ -248,7 +248,7 @@ def _result(block: ToolResultBlock) -> dict[str, Any]:
 
 
 def _image(block: ImageBlock) -> dict[str, Any]:
-    if block.media_type not in _IMAGE_TYPES:
+    if block.media_type not in IMAGE_TYPES:
         return _text(f"[An image of type {block.media_type} stood here; this model does not take it.]")
     source = {"type": "base64", "media_type": block.media_type, "data": block.data}
     return {"type": "image", "source": source}

@@ -136,13 +136,6 @@ class LocalProvider(Provider):
                 for delta in answer.take(event):
                     yield delta
 
-    async def warm_up(self) -> None:
-        """Start the worker and let it load, without asking anything."""
-        async for _ in self._prepare():
-            pass
-        connection = await self._connection([])
-        self._idle.append(connection)
-
     async def status(self) -> dict[str, Any]:
         """Return the worker's ``pid``, ``loaded`` and ``memory`` (bytes by kind); starts one if need be."""
         async for _ in self._prepare():

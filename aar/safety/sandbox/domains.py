@@ -191,6 +191,10 @@ class AllowedDomains:
         """
         self._rules |= dict.fromkeys(parse_rule(rule))
 
+    def shut(self, hosts: Iterable[str]) -> None:
+        """Keep more hosts out of reach, whatever the rules say."""
+        self._never |= {parse_host(host) for host in hosts if host}
+
     def judge(self, host: str, port: int) -> BlockedHost | None:
         """Return why ``host`` may not be reached; ``None``: it may."""
         if host in self._never:

@@ -7,8 +7,9 @@ import os
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
+from aar.protocol.images import image_type
 from aar.protocol.ports import FileStamp
-from aar.tools.builtin.text_file import SNIFF_BYTES, binary_kind, detect_encoding, image_type, is_binary
+from aar.tools.builtin.text_file import SNIFF_BYTES, binary_kind, detect_encoding, is_binary
 
 PREVIEW_LINES: Final = 2000
 """Lines that are shown when no range is asked for."""

@@ -120,16 +120,3 @@ def binary_kind(head: bytes) -> str:
     if head[257:262] == b"ustar":
         return "tar archive"
     return next((name for magic, name in _MAGIC if head.startswith(magic)), "unknown kind")
-
-
-def image_type(head: bytes) -> str | None:
-    """Return the media type of an image that models can see, or ``None``."""
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return "image/webp"
-    return None

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from aar.protocol.errors import ToolCategory, ToolFailure
+from aar.protocol.images import IMAGE_TYPES
 from aar.protocol.late import late_pattern
 from aar.protocol.messages import ImageBlock
 from aar.protocol.ports import ToolContext
@@ -19,7 +20,6 @@ from aar.safety.sanitize import sanitize
 from aar.tools.builtin.web_fetch import Fetcher, Page
 from aar.tools.schema import ToolArgs, tool_spec
 
-_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _MAX_IMAGE = 4_000_000
 _MAX_HTML = 3_000_000
 _TEXTUAL = late_pattern(
@@ -73,7 +73,7 @@ async def _fetch(fetcher: Fetcher, args: FetchArgs, context: ToolContext) -> Too
             output=f"{args.url} redirects to another host: {sanitize(page.moved_to)[:4000]}\n"
             "Call web_fetch with that address if it is the right one."
         )
-    if page.media_type in _IMAGES:
+    if page.media_type in IMAGE_TYPES:
         return _image(page)
     if _TEXTUAL.fullmatch(page.media_type) is None and not _looks_like_text(page.body):
         raise ToolFailure(

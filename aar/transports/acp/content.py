@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from aar.protocol.images import IMAGE_TYPES
 from aar.protocol.messages import ContentBlock, ImageBlock, ResourceBlock, TextBlock
 from aar.transports.acp.messages import RpcError, invalid_params, is_array, is_object
 
-_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _MENTIONABLE = re.compile(r"[^\s@,;:!?'\"()<>]+")
 
 
@@ -73,8 +73,8 @@ def _text(block: dict[str, Any], key: str) -> str:
 
 
 def _image(mime_type: object, data: str, uri: object) -> ImageBlock:
-    if mime_type not in _IMAGES:
-        raise RpcError(0, f"images must be {', '.join(sorted(_IMAGES))}")
+    if mime_type not in IMAGE_TYPES:
+        raise RpcError(0, f"images must be {', '.join(sorted(IMAGE_TYPES))}")
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):

@@ -23,7 +23,6 @@ from aar.transports.acp.messages import (
 from aar.transports.acp.rpc import Connection, Handler, Sender
 
 if TYPE_CHECKING:
-    from aar.core.session import Session
     from aar.runtime.parts import Runtime
     from aar.transports.acp.bounds import Bounds
     from aar.transports.acp.session import EditorSession
@@ -123,7 +122,7 @@ class Server:
             from aar.runtime.models import make_active_model
 
             base = open_base(**base_arguments({**self._options, "trust": False}))
-            active, _ = make_active_model(base)
+            active, _ = make_active_model(base, self._options.get("base_url"))
             _ = active.name
 
         try:
@@ -135,7 +134,7 @@ class Server:
     # --- opening sessions --------------------------------------------------------------------------------
 
     async def _new(self, params: dict[str, Any]) -> dict[str, Any]:
-        session = await self._open(params, lambda runtime: runtime.open_session())
+        session = await self._open(params)
         return {"sessionId": session.session_id, **session.state()}
 
     async def _load(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +149,7 @@ class Server:
         session_id = _string(params, "sessionId")
         self._folder(params)
         await self._demand_stored(session_id)
-        session = await self._open(params, lambda runtime: runtime.open_session(fork_id=session_id))
+        session = await self._open(params, fork_id=session_id)
         return {"sessionId": session.session_id, **session.state()}
 
     async def _known(self, params: dict[str, Any]) -> EditorSession:
@@ -162,7 +161,7 @@ class Server:
             self._greet_soon(session)
             return session
         await self._demand_stored(session_id)
-        return await self._open(params, lambda runtime: runtime.open_session(session_id=session_id))
+        return await self._open(params, session_id=session_id)
 
     async def _demand_stored(self, session_id: str) -> None:
         if session_id in self._sessions:
@@ -172,15 +171,18 @@ class Server:
         if not await asyncio.to_thread(is_stored, session_id, self._bounds):
             raise _no_session(session_id)
 
-    async def _open(
-        self, params: dict[str, Any], open_session: Callable[[Runtime], Session]
-    ) -> EditorSession:
-        """Put a runtime together for the folder, open a session in it and connect it."""
+    async def _open(self, params: dict[str, Any], **which: str) -> EditorSession:
+        """Put a runtime together for the folder, open a session in it and connect it.
+
+        Args:
+            params: Of the request.
+            **which: As for `Runtime.open_session`.
+        """
         folder, more = self._folder(params), self._more_folders(params)
         servers = _servers(params)
         if self._bounds is not None and any("command" in server for server in servers.values()):
             raise invalid_params("mcpServers: over HTTP servers have a url; no command is taken")
-        task = asyncio.ensure_future(self._opened(folder, more, servers, open_session))
+        task = asyncio.ensure_future(self._opened(folder, more, servers, which))
         self._opening.add(task)
         try:
             session = await task
@@ -194,12 +196,12 @@ class Server:
         folder: Path,
         more: list[Path],
         servers: dict[str, Any],
-        open_session: Callable[[Runtime], Session],
+        which: Mapping[str, Any],
     ) -> EditorSession:
         from aar.transports.acp.opening import make_runtime
         from aar.transports.acp.session import attach
 
-        options = self._options_in(folder)
+        options = {**self._options_in(folder), "goes_on": which}
         bounded = self._bounds is not None
         work = asyncio.to_thread(make_runtime, options, folder, more, servers, bounded=bounded)
         made = asyncio.ensure_future(work)
@@ -209,7 +211,7 @@ class Server:
             made.add_done_callback(_close_unused)
             raise
         try:
-            session = await attach(self.connection, self._client, runtime, open_session, self._options)
+            session = await attach(self.connection, self._client, runtime, which, self._options)
             await session.look_around()
         except BaseException:
             await runtime.aclose()

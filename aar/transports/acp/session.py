@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from aar.commands.base import Context, Failure, Submit, UiAction
 from aar.commands.from_files import registry_for
 from aar.commands.registry import is_command_line
 from aar.core.agent import RunResult
-from aar.core.session import Session
 from aar.protocol.errors import AarError, ErrorKind
 from aar.protocol.events import Approval, ApprovalRequest, Event
 from aar.protocol.ids import new_id, now
@@ -433,7 +432,7 @@ async def attach(
     connection: Connection,
     client: ClientCapabilities,
     runtime: Runtime,
-    open_session: Callable[[Runtime], Session],
+    which: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> EditorSession:
     """Open a session in a runtime and connect it with the editor.
@@ -445,7 +444,7 @@ async def attach(
     make_files = calls.make_files(client)
     if make_files is not None:
         runtime.make_files = make_files
-    session = await asyncio.to_thread(open_session, runtime)
+    session = await asyncio.to_thread(lambda: runtime.open_session(**which))
     calls.session_id = session.session_id
     opened = EditorSession(connection, client, Conversation(runtime, session), calls)
     if client.terminal:

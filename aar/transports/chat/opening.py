@@ -38,7 +38,7 @@ def chat(options: Mapping[str, Any], which: Mapping[str, Any], prompt: str | Non
 
 async def _chat(options: Mapping[str, Any], which: Mapping[str, Any], prompt: str | None) -> int:
     paper = Paper()
-    runtime = open_runtime(interactive=True, **options)
+    runtime = open_runtime(interactive=True, goes_on=which, **options)
     try:
         session = runtime.open_session(**which)
     except BaseException:

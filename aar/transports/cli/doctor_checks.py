@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import sys
 import time
@@ -68,6 +69,10 @@ def examine(options: dict[str, Any]) -> Iterator[Check]:
         yield _guarded("keys", lambda: _keys(base))
         yield _guarded("wall", lambda: _wall(base))
         yield _guarded("mcp servers", lambda: _servers(base))
+        if (base.workspace / ".git" / "worktrees").is_dir():
+            yield _guarded("work trees", lambda: _work_trees(base))
+        if (base.paths.data / "schedules").is_dir():
+            yield _guarded("schedules", lambda: _schedules(base))
     yield from _programs()
     yield _terminal()
     yield _guarded("sessions", lambda: _sessions(own))
@@ -258,6 +263,37 @@ def _wall(base: Base) -> Check:
         return Check("wall", "ok", f"{found.name} holds. {reasons}".strip())
     fix = "`aar run` denies what would need a question; `aar sandbox status` tells more"
     return Check("wall", "warn", f"no wall around commands. {reasons}", fix)
+
+
+def _work_trees(base: Base) -> Check:
+    """Look for what agents did that is in no project."""
+    from aar.runtime.work_trees import kept_trees
+
+    found = [shlex.quote(str(tree)) for tree in kept_trees(base.workspace)]
+    if not found:
+        return Check("work trees", "ok", "none of an agent is kept")
+    fix = f"see it with `git -C {found[0]} status`, remove it with `git worktree remove --force {found[0]}`"
+    return Check("work trees", "warn", f"work of agents that is not in the project: {', '.join(found)}", fix)
+
+
+def _schedules(base: Base) -> Check:
+    """Look whether what calls aar at certain times calls it as it would be called now."""
+    import asyncio
+
+    from aar.orchestration.schedule import Schedules
+    from aar.orchestration.schedule_keepers import not_current
+    from aar.safety.spawn import ProcessSpawner
+
+    found = Schedules(base.paths.data).all()
+    spawner = ProcessSpawner(base.workspace, base.config.sandbox, own=base.own_folders)
+    try:
+        wrong = asyncio.run(not_current(found, spawner, os.environ))
+    finally:
+        spawner.close()
+    if not wrong:
+        return Check("schedules", "ok", f"{len(found)}, all as this aar writes them")
+    told = "; ".join(f"{item.name}: {problem}" for item, problem in wrong)
+    return Check("schedules", "warn", told, f"aar schedule renew {' '.join(item.name for item, _ in wrong)}")
 
 
 def _programs() -> Iterator[Check]:

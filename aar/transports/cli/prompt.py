@@ -54,7 +54,7 @@ async def _dump_next(session_id: str | None, as_json: bool, values: dict[str, An
     from aar.runtime import open_runtime
     from aar.runtime.sent import sent_next
 
-    runtime = open_runtime(**values)
+    runtime = open_runtime(**values, goes_on={"session_id": session_id})
     try:
         session = _reading(runtime, session_id)
         _print(sent_next(runtime.agent(session), session), as_json)

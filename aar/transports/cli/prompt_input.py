@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aar.protocol.errors import NotThereError, UsageError
+from aar.protocol.images import IMAGE_SUFFIXES
 
 if TYPE_CHECKING:
     from aar.protocol.messages import ImageBlock
@@ -19,13 +20,6 @@ FIRST_BYTE_S = 3.0
 """Seconds that the first byte of a pipe beside a PROMPT is waited for."""
 _MAX_STDIN = 50_000_000
 _EXAMPLE = 'Say what to do: aar run "fix the failing test".'
-_IMAGE_TYPES = {
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-    ".webp": "image/webp",
-}
 
 
 def read_prompt(argument: str | None) -> str:
@@ -89,7 +83,7 @@ def read_images(paths: Sequence[Path]) -> list[ImageBlock]:
 
     blocks: list[ImageBlock] = []
     for path in paths:
-        media_type = _IMAGE_TYPES.get(path.suffix.lower())
+        media_type = IMAGE_SUFFIXES.get(path.suffix.lower())
         if media_type is None:
             raise UsageError(f"--image {path}: give a png, jpeg, gif or webp file.")
         try:

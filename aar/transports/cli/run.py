@@ -148,12 +148,15 @@ async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
 
     with Signals(show.clear) as signals:
         content = _content(options.images, prompt)
-        runtime = open_runtime(**_runtime_arguments(options))
+        which: dict[str, Any] = {
+            "continue_latest": options.continue_,
+            "session_id": options.session_id,
+            "fork_id": options.fork_id,
+        }
+        runtime = open_runtime(**_runtime_arguments(options), goes_on=which)
         try:
             session = runtime.open_session(
-                continue_latest=options.continue_,
-                session_id=options.session_id,
-                fork_id=options.fork_id,
+                **which,
                 title=options.title,
                 fork_at=options.fork_at,
                 fork_if_open=options.if_open == "fork",

@@ -127,7 +127,8 @@ def list_(as_json: bool) -> None:
     """List schedules with their next times."""
     from aar.orchestration.schedule import Schedules
 
-    schedules = Schedules(open_base().paths.data)
+    base = open_base()
+    schedules = Schedules(base.paths.data)
     found = schedules.all()
     for item in found if as_json else ():
         fields = item.model_dump(mode="json", by_alias=True)
@@ -145,6 +146,19 @@ def list_(as_json: bool) -> None:
         for item in found
     ]
     Console(sanitize).table(rows, header=("NAME", "CRON", "ZONE", "NEXT", "WITH", "TASK"))
+    for item, problem in asyncio.run(_not_current(base, found)):
+        told = f"{item.name}: {problem}; `aar schedule renew {item.name}` writes it anew."
+        click.echo(sanitize(told), err=True)
+
+
+async def _not_current(base: Base, found: list[Schedule]) -> list[tuple[Schedule, str]]:
+    from aar.orchestration.schedule_keepers import not_current
+
+    spawner = _spawner(base)
+    try:
+        return await not_current(found, spawner, os.environ)
+    finally:
+        spawner.close()
 
 
 def _time(when: datetime | None) -> str:
@@ -173,6 +187,31 @@ async def _remove(base: Base, schedules: Schedules, found: list[Schedule]) -> No
                 await entry.remove(item)
             schedules.remove(item.name)
             click.echo(sanitize(f"{item.name} is gone."))
+    finally:
+        spawner.close()
+
+
+@schedule.command()
+@click.argument("names", nargs=-1)
+def renew(names: tuple[str, ...]) -> None:
+    """Write the entries of schedules anew (of all without NAMES), as this aar writes them."""
+    from aar.orchestration.schedule import Schedules
+
+    base = open_base()
+    schedules = Schedules(base.paths.data)
+    asyncio.run(_renew(base, [schedules.get(name) for name in names] or schedules.all()))
+
+
+async def _renew(base: Base, found: list[Schedule]) -> None:
+    from aar.orchestration.schedule_keepers import clock
+
+    spawner = _spawner(base)
+    try:
+        for item in found:
+            if (entry := clock(item.keeper, spawner, os.environ)) is not None:
+                click.echo(sanitize(f"{item.name}: called by {item.keeper}: {await entry.add(item)}."))
+            else:
+                click.echo(sanitize(f"{item.name}: something of yours calls it; nothing is written."))
     finally:
         spawner.close()
 

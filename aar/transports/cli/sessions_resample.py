@@ -42,12 +42,16 @@ def resample(session_id: str, number: int, count: int, as_json: bool, **values: 
 
 async def _resample(prefix: str, number: int, count: int, as_json: bool, values: dict[str, Any]) -> None:
     from aar.runtime import open_base, open_runtime
+    from aar.runtime.own_model import chosen_model
     from aar.runtime.resample import resample as ask_again
     from aar.runtime.sent import sent_at
 
     base = open_base(cwd=values.get("cwd"))
     sent = sent_at(base.store().read(base.session_id(prefix)), number)
+    own, address = chosen_model(base, base.session_id(prefix))
     values["model"] = values["model"] or sent.model
+    if values["model"] == own:
+        values["base_url"] = values["base_url"] or address
     runtime = open_runtime(**values)
     try:
         if not as_json:

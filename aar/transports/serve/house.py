@@ -97,7 +97,10 @@ class House:
         ceiling = self.base.config.permissions.mode if headless else self.ceiling
         options = runtime_options(wish, self._options, self.base, ceiling)
         await self._make_place()
-        runtime = await asyncio.to_thread(lambda: open_runtime(interactive=not headless, **options))
+        which = {"session_id": resume}
+        runtime = await asyncio.to_thread(
+            lambda: open_runtime(interactive=not headless, goes_on=which, **options)
+        )
         try:
             session = await asyncio.to_thread(runtime.open_session, session_id=resume, title=wish.title)
             if begin is not None:

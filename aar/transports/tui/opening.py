@@ -37,33 +37,33 @@ async def open_parts(
     Raises:
         AarError: A setting is wrong, or there is no such session.
     """
-    runtime = await _with_model(app, options)
+    runtime = await _with_model(app, options, which)
     try:
         question = await asyncio.to_thread(_trust_question, runtime.base)
         if question is not None and await _is_trusted_now(app, runtime, question):
             await runtime.aclose()
-            runtime = await _with_model(app, options)
+            runtime = await _with_model(app, options, which)
         return runtime, await asyncio.to_thread(lambda: runtime.open_session(**which))
     except BaseException:
         await runtime.aclose()
         raise
 
 
-async def _with_model(app: Chrome, options: Mapping[str, Any]) -> Runtime:
+async def _with_model(app: Chrome, options: Mapping[str, Any], which: Mapping[str, Any]) -> Runtime:
     while True:
         try:
-            return await asyncio.to_thread(_open_runtime, options)
+            return await asyncio.to_thread(_open_runtime, options, which)
         except ConfigurationError as error:
             found = await asyncio.to_thread(_setup, options)
             if found is None or not await choose_way(app, *found):
                 raise error
 
 
-def _open_runtime(options: Mapping[str, Any]) -> Runtime:
+def _open_runtime(options: Mapping[str, Any], which: Mapping[str, Any]) -> Runtime:
     # Imported in the thread, so that the screen answers keys meanwhile.
     from aar.runtime import open_runtime
 
-    return open_runtime(interactive=True, **options)
+    return open_runtime(interactive=True, goes_on=which, **options)
 
 
 # --- which model -----------------------------------------------------------------------------------------

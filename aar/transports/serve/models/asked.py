@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
 
 from aar.protocol.errors import UsageError
+from aar.protocol.images import IMAGE_TYPES
 from aar.protocol.messages import ImageBlock, Message, ResourceBlock, TextBlock
 
 _REMEMBERED = 1000
 """Conversations that are known again."""
-_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 class Lenient(BaseModel):
@@ -96,8 +96,8 @@ def image(media_type: object, data: object) -> ImageBlock:
     import base64
     import binascii
 
-    if media_type not in _IMAGES or not isinstance(data, str) or not data:
-        raise UsageError(f"Images must be {', '.join(sorted(_IMAGES))}, in base64.")
+    if media_type not in IMAGE_TYPES or not isinstance(data, str) or not data:
+        raise UsageError(f"Images must be {', '.join(sorted(IMAGE_TYPES))}, in base64.")
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):

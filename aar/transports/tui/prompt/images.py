@@ -8,17 +8,12 @@ import shlex
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from aar.protocol.images import image_type
 from aar.transports.tui.prompt.chips import PastedImage
 
 MAX_IMAGE_BYTES = 10_000_000
 """Largest image that is taken."""
 _MOST_FILES = 10
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 
 
 def dropped_paths(text: str) -> list[Path]:
@@ -54,16 +49,9 @@ def _existing(word: str) -> Path | None:
         return None
 
 
-def media_type(data: bytes) -> str | None:
-    """Return the type of an image that models take (PNG, JPEG, GIF, WebP); ``None`` for anything else."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), None)
-
-
 def image_of(name: str, data: bytes) -> PastedImage | None:
     """Return the image of a file's ``data``; ``None`` where it is none that models take."""
-    kind = media_type(data)
+    kind = image_type(data)
     return None if kind is None else PastedImage(name, kind, base64.b64encode(data).decode("ascii"))
 
 
@@ -72,7 +60,7 @@ def read_image(path: Path) -> PastedImage | str | None:
     try:
         with path.open("rb") as file:
             head = file.read(16)
-            if media_type(head) is None:
+            if image_type(head) is None:
                 return None
             data = head + file.read(MAX_IMAGE_BYTES)
     except OSError as error:
