@@ -282,6 +282,7 @@ def test_contrast_is_the_same_both_ways_and_between_one_and_twenty_one(one: int,
 async def test_the_first_frame_has_the_colours_of_its_theme_although_nothing_is_styled_twice(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
     read: list[Stylesheet] = []
     reparse = Stylesheet.reparse
     monkeypatch.setattr(Stylesheet, "reparse", lambda self: (read.append(self), reparse(self))[1])

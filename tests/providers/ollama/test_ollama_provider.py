@@ -224,8 +224,8 @@ def test_capabilities_come_from_the_server_and_an_absent_one_costs_no_time():
 
 
 async def test_a_slow_answer_about_the_model_does_not_hold_up_a_start(monkeypatch: pytest.MonkeyPatch):
-    for module in ("ollama", "ollama_facts"):
-        monkeypatch.setattr(f"aar.providers.{module}.SHOW_TIMEOUT_S", 30.0)
+    for module in ("provider", "facts"):
+        monkeypatch.setattr(f"aar.providers.ollama.{module}.SHOW_TIMEOUT_S", 30.0)
     async with OllamaServer([Says(text="ok")], facts=QWEN, show_delay_s=0.5) as server:
         provider = provider_of(server.base_url)
         start = time.monotonic()
