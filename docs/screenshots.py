@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 SIZE = (120, 36)
+COMMAND = "python3 hello.py && git commit -qam 'Greet in the morning'"
 STEPS = [
     {
         "reasoning": "The greeting is in hello.py. I read it, then I change the word and run it.",
@@ -38,19 +40,22 @@ STEPS = [
             },
         ],
     },
-    {"text": "", "tool_calls": [{"name": "bash", "arguments": {"command": "python3 hello.py && git push"}}]},
+    {"text": "", "tool_calls": [{"name": "bash", "arguments": {"command": COMMAND}}]},
     {"text": "The greeting is **Good morning** now:\n\n```python\nprint('Good morning')\n```\n"},
 ]
+GIT = (
+    ("init", "-q", "-b", "main"),
+    ("config", "user.name", "Ada"),
+    ("config", "user.email", "ada@example.org"),
+    ("add", "hello.py"),
+    ("commit", "-q", "-m", "Say hello"),
+)
 
 
-async def take(folder: Path) -> None:
+async def take(folder: Path, project: Path) -> None:
     """Play the session and write the pictures."""
     from aar.transports.tui.app import AarApp
 
-    project = Path(os.environ["AAR_HOME"]).parent / "greeter"
-    (project / ".git").mkdir(parents=True)
-    (project / ".git/HEAD").write_text("ref: refs/heads/main\n")
-    (project / "hello.py").write_text("print('Hello')\n")
     scenario = project.parent / "model.json"
     scenario.write_text(json.dumps({"steps": STEPS, "after": "last", "context_window": 200_000}))
     app = AarApp({"model": f"scripted/{scenario}", "cwd": project, "mode": "edit"})
@@ -70,12 +75,12 @@ async def take(folder: Path) -> None:
         picture("start")
         await pilot.press(*"Say good morning instead", "enter")
         await until(lambda: app.connection and app.connection.presenter.status.pending)
-        picture("approval")
         # An approval takes no key while the user may still be typing.
         await pilot.pause(1.0)
         if not app.query_one("ApprovalPanel").has_focus:
             await pilot.press("tab")
             await pilot.pause(0.3)
+        picture("approval")
         await pilot.press("y")
         await until(lambda: app.conversation and app.conversation.last_result)
         picture("answer")
@@ -90,13 +95,22 @@ async def take(folder: Path) -> None:
         picture("light")
 
 
+def make_project(project: Path) -> None:
+    """Make the repository that the pictures show."""
+    project.mkdir()
+    (project / "hello.py").write_text("print('Hello')\n")
+    for words in GIT:
+        subprocess.run(["git", *words], cwd=project, check=True)  # noqa: S603, S607 - what stands above
+
+
 def main() -> None:
     """Take all pictures in a home of their own."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home:
         os.environ.update(AAR_HOME=f"{home}/aar", COLORTERM="truecolor", TEXTUAL_ANIMATIONS="none")
-        asyncio.run(take(folder))
+        make_project(Path(home) / "greeter")
+        asyncio.run(take(folder, Path(home) / "greeter"))
 
 
 if __name__ == "__main__":
