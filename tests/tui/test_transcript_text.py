@@ -341,6 +341,18 @@ def test_of_an_error_the_beginning_is_shown_and_its_kind_only_once() -> None:
     assert not any("Error [" in row for row in card(**failed))
 
 
+def test_of_a_failed_command_the_end_is_shown_and_that_it_is_not_all() -> None:
+    ran = {"name": "bash", "arguments": {"command": "make"}, "status": "done", "exit_code": 2}
+
+    def peek(rows: int) -> list[str]:
+        output = "\n".join([*map(str, range(rows)), "exit code: 2"])
+        return [row.strip() for row in card(fold="peek", **ran, output=output)[1:]]
+
+    assert peek(6) == ["0", "1", "2", "3", "4", "5"]
+    assert peek(7) == ["… more (Enter shows all)", "2", "3", "4", "5", "6"]
+    assert peek(3_000) == ["… more (Enter shows all)", "2995", "2996", "2997", "2998", "2999"]
+
+
 def test_every_tool_has_words_of_its_own() -> None:
     specs = [*builtin_tools(), *notes.tools(), *task_tools.tools({})]
     assert [

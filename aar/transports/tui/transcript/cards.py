@@ -192,8 +192,10 @@ def _peek(block: ToolBlock, width: int) -> list[Line]:
     if not text:
         return []
     if block.exit_code or not block.category:
-        rows = plain_lines(_end_of(text, width), width, "output", code=block.name == "bash")
-        return rows[-PEEK_TAIL:]
+        end = _end_of(text, width)
+        rows = plain_lines(end, width, "output", code=block.name == "bash")
+        whole = len(end) == len(text) and len(rows) <= PEEK_TAIL + 1
+        return rows if whole else [_more(), *rows[-PEEK_TAIL:]]
     rows = plain_lines(text[: (PEEK_TAIL + 1) * max(20, width)], width, "output", code=False)
     return rows if len(rows) <= PEEK_TAIL + 1 else [*rows[:PEEK_TAIL], _more()]
 
