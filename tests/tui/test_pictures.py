@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from aar.config.paths import paths
 from aar.transports.tui import activity, header
@@ -107,7 +108,9 @@ def over(key: str) -> Act:
 
     async def act(app: AarApp, pilot: Pilot[int]) -> None:
         await pilot.press(key)
-        await until(pilot, lambda: len(app.screen_stack) > 1)
+        await until(pilot, lambda: len(app.screen_stack) > 1 and app.focused in app.screen.query("*"))
+        if isinstance(app.focused, Input):
+            app.focused.cursor_blink = False  # it stands there whenever the picture is taken
 
     return act
 
