@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import re
 import sys
 from collections.abc import Callable
@@ -85,36 +84,6 @@ def late_dataclass_methods() -> None:
         return make(name, *args, **kwargs)
 
     setattr(dataclasses, _MAKER, make_late)
-
-
-class _PlainDict(dict[str, Any]):
-    """What stands for a ``TypedDict`` of which nobody reads the fields."""
-
-    def __init_subclass__(cls, *, total: bool = True) -> None:
-        pass
-
-
-class _PlainTypedDict:
-    """Stands for ``TypedDict`` while such classes are defined."""
-
-    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type]:
-        return (_PlainDict,)
-
-
-def import_pydantic() -> None:
-    """Import pydantic's core without the fields of the dictionaries that describe schemas to type checkers.
-
-    There are 90 of them, and no program reads their fields; to make them costs a sixth of pydantic's import,
-    13 ms. For the program, before it imports what it needs. Nothing changes where pydantic is there already.
-    """
-    if "pydantic_core" in sys.modules:
-        return
-    home: Any = importlib.import_module("typing" if sys.version_info >= (3, 12) else "typing_extensions")
-    real, home.TypedDict = home.TypedDict, _PlainTypedDict()
-    try:
-        importlib.import_module("pydantic_core.core_schema")
-    finally:
-        home.TypedDict = real
 
 
 def collect_from_now_on() -> None:

@@ -24,24 +24,6 @@ first = gc.get_freeze_count()
 collect_from_now_on()
 print(gc.get_threshold()[0], first > 0, gc.get_freeze_count() == first)
 """
-PLAIN = """
-import sys
-from aar.protocol.late import import_pydantic
-assert "pydantic_core" not in sys.modules
-import_pydantic()
-import typing, typing_extensions
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import core_schema
-for home in (typing, typing_extensions):
-    class Told(home.TypedDict):
-        count: int
-    assert Told.__annotations__, home
-try:
-    TypeAdapter(typing_extensions.TypedDict("Pair", {"one": int})).validate_python({"one": "x"})
-except ValidationError as error:
-    print(error.errors()[0]["type"], TypeAdapter(list[int]).json_schema()["items"]["type"])
-print(core_schema.IntSchema.__bases__[0].__name__, TypeAdapter(dict[str, int]).validate_json('{"a": 1}'))
-"""
 
 
 def test_a_late_pattern_compiles_once_and_at_its_first_use() -> None:
@@ -124,11 +106,6 @@ def test_dataclasses_whose_methods_are_compiled_late_are_as_all_others(
 
 def again(point: object) -> object:
     return type(point)(**dataclasses.asdict(point))  # type: ignore[call-overload]
-
-
-def test_pydantic_whose_schemas_have_no_fields_for_type_checkers_does_all_it_did() -> None:
-    ended = subprocess.run([sys.executable, "-c", PLAIN], capture_output=True, text=True, check=True)
-    assert ended.stdout.splitlines() == ["int_parsing integer", "_PlainDict {'a': 1}"]
 
 
 def test_a_constructor_is_compiled_at_its_first_use(late_methods: None) -> None:

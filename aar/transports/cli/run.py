@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aar.protocol.errors import UsageError
-from aar.protocol.late import import_pydantic
 from aar.protocol.state import ExitCode
 from aar.transports.cli.failures import Interrupted, failure
 from aar.transports.cli.options import POSITIVE, runtime_options, take_runtime_options
@@ -143,7 +142,6 @@ def run(**values: Any) -> int:
 
 
 async def _run(options: RunOptions, prompt: str | None, show: Show) -> int:
-    import_pydantic()
     from aar.runtime import open_runtime
 
     with Signals(show.clear) as signals:
