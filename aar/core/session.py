@@ -30,7 +30,6 @@ from aar.protocol.events import (
     EVENT_TYPES,
     SCHEMA_VERSION,
     AssistantMessage,
-    Compaction,
     Event,
     ForkOrigin,
     ModelSwitch,
@@ -330,9 +329,6 @@ class Session:
         self._keeper.note_written(stamped)
         for event in stamped:
             self._folds.apply(event)
-        if any(isinstance(event, Compaction) for event in stamped):
-            # Rare, and the conversation is short now.
-            self._keeper.keep()
         if self._journal is not None and any(_ends_stream(event) for event in stamped):
             self._journal.discard()
         self._watchers.hand_on(stamped)

@@ -37,6 +37,7 @@ class FoldKeeper:
         self._session, self._folds, self._file = session, folds, file
         self._cache = FoldCache(file.folder) if file.folder is not None else None
         self._meanwhile: asyncio.Task[None] | None = None
+        self._shortened = False
 
     def take(self) -> None:
         """Make the session what it was when it was kept; where that cannot be read, leave all as it is."""
@@ -60,19 +61,16 @@ class FoldKeeper:
         for event in events:
             if event.type not in UNFOLDED:
                 self.place.last_id = event.id
-
-    def keep(self) -> None:
-        """Keep a long session as it is now."""
-        size = self._file.whole_size or 0
-        if self._cache is not None and self._cache.worth(size):
-            self._keeping(self._cache, size)()
+            # The conversation is short then: to keep it costs little, and saves the most.
+            self._shortened |= event.type == "compaction"
 
     def keep_meanwhile(self) -> None:
-        """Keep it in a thread if it has grown: should this process be killed, little is read again."""
+        """Keep it in a thread if it has grown or was shortened, for the case that this process is killed."""
         if self._cache is None or self._meanwhile is not None or not self._folds.at_hand:
             return
         size = self._file.whole_size or 0
-        if self._cache.due(size):
+        if self._cache.due(size) or (self._shortened and self._cache.worth(size)):
+            self._shortened = False
             self._meanwhile = asyncio.create_task(asyncio.to_thread(self._keeping(self._cache, size)))
             self._meanwhile.add_done_callback(self._kept)
 
@@ -80,25 +78,28 @@ class FoldKeeper:
         self._meanwhile = None
 
     def close(self) -> None:
-        """Keep it, and write nothing any more."""
-        self.keep()
-        if self._cache is not None:
-            self._cache.close()
+        """Keep a long session as it is now, and write nothing any more."""
+        if self._cache is None:
+            return
+        size = self._file.whole_size or 0
+        if self._cache.worth(size):
+            self._keeping(self._cache, size)()
+        self._cache.close()
 
     def _keeping(self, cache: FoldCache, size: int) -> Callable[[], None]:
         """Return what keeps the session as it is now, with a file of ``size`` bytes, in any thread."""
         session = self._session
         self.place.offset = size
         place = replace(self.place)
-        facts = {
-            "last_seq": session.last_seq,
-            "last_id": session.last_id,
-            "trace_id": session.trace_id,
-            "problems": [(problem.line, problem.message) for problem in session.problems],
-            "folds": self._folds.facts(),
-        }
         # A cache must not be in the way of anything: what cannot be kept is folded again.
         try:
+            facts = {
+                "last_seq": session.last_seq,
+                "last_id": session.last_id,
+                "trace_id": session.trace_id,
+                "problems": [(problem.line, problem.message) for problem in session.problems],
+                "folds": self._folds.facts(),
+            }
             # As text: the folds go on changing while this is kept.
             told, dump = json.dumps(facts), self._folds.dumping()
         except (StorageError, ValueError, TypeError):

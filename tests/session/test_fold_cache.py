@@ -197,6 +197,18 @@ async def test_a_growing_session_is_kept_meanwhile_and_less_often_the_longer_it_
         opened.close()
 
 
+async def test_a_session_that_was_shortened_is_kept_when_it_is_synced(tmp_path: Path) -> None:
+    store, session = new_session(tmp_path)
+    session.append(user("one"), user("two"))
+    await session.sync()
+    assert not kept_of(path_of(store, session)).exists()
+    session.append(Compaction(summary="what was", first_kept_seq=3))
+    await session.sync()
+    await until(lambda: session._keeper._meanwhile is None)
+    assert kept_of(path_of(store, session)).exists()
+    session.close()
+
+
 async def test_what_is_being_kept_at_the_end_of_a_session_does_not_come_back_after_it(tmp_path: Path) -> None:
     store, session = new_session(tmp_path)
     session.append(user("one"))
