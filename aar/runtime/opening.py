@@ -18,6 +18,7 @@ from aar.runtime.policy import choose_mode, existing_folder, model_hosts
 from aar.safety.spawn import ProcessSpawner
 
 if TYPE_CHECKING:
+    from aar.core.active_model import ActiveModel
     from aar.memory.memory_store import MemoryStore
     from aar.memory.session_store import SessionStore
     from aar.runtime.parts import Runtime
@@ -78,38 +79,33 @@ def open_runtime(
         from aar.tools.builtin.catalogue import builtin_tools
         from aar.tools.registry import ToolRegistry
 
-        notices = list(base.notices)
-        if why is not None:
-            notices.append(choice_notice(active, why))
-        notices += _unseen_reports(base) if interactive else ()
+        notices = _notices(base, active, why, interactive=interactive)
         registry = ToolRegistry(builtin_tools(persistent_shell=base.config.tools.persistent_shell))
-        custom_prompt = _custom_prompt(system_prompt)
-        store = _store(base)
+        custom_prompt, store = _custom_prompt(system_prompt), _store(base)
         walled.meanwhile()
         spawner = walled.ready()
         asks = interactive or (driven and not spawner.status().enforced)
-        mode = choose_mode(base, spawner, asks, notices)
+        return Runtime(
+            base=base,
+            agent_name=agent,
+            store=store,
+            active=active,
+            base_url=base_url,
+            why_model=why,
+            mode=choose_mode(base, spawner, asks, notices),
+            interactive=interactive or driven,
+            spawner=spawner,
+            registry=registry,
+            roots=roots,
+            custom_prompt=custom_prompt,
+            reasoning=base.config.model.reasoning,
+            notices=notices,
+            approve_with=approve_with,
+            mcp_configs=mcp_configs,
+        )
     except BaseException:
         walled.ready().close()
         raise
-    return Runtime(
-        base=base,
-        agent_name=agent,
-        store=store,
-        active=active,
-        base_url=base_url,
-        why_model=why,
-        mode=mode,
-        interactive=interactive or driven,
-        spawner=spawner,
-        registry=registry,
-        roots=roots,
-        custom_prompt=custom_prompt,
-        reasoning=base.config.model.reasoning,
-        notices=notices,
-        approve_with=approve_with,
-        mcp_configs=mcp_configs,
-    )
 
 
 @dataclass(frozen=True)
@@ -151,13 +147,14 @@ class _Walled:
         return self.spawner
 
 
-def _unseen_reports(base: Base) -> list[str]:
-    """Return what schedules came to since somebody last looked."""
-    if not (base.paths.data / "reports").is_dir():
-        return []
-    from aar.orchestration.schedule import Schedules
+def _notices(base: Base, active: ActiveModel, why: str | None, *, interactive: bool) -> list[str]:
+    """Return what is told at the start; to a person also what schedules came to meanwhile."""
+    notices = [*base.notices, *([] if why is None else [choice_notice(active, why)])]
+    if interactive and (base.paths.data / "reports").is_dir():
+        from aar.orchestration.schedule import Schedules
 
-    return Schedules(base.paths.data).unseen()
+        notices += Schedules(base.paths.data).unseen()
+    return notices
 
 
 def _store(base: Base) -> SessionStore | MemoryStore:

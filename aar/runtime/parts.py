@@ -14,7 +14,6 @@ from aar.config.schema import Config, PermissionMode
 from aar.core.provider_runner import ActiveModel
 from aar.core.session import Session
 from aar.memory.session_store import SessionStore
-from aar.protocol.errors import ConfigurationError
 from aar.protocol.events import Event, Notice
 from aar.protocol.late import collect_from_now_on
 from aar.protocol.ports import Spawner
@@ -122,7 +121,8 @@ class Runtime:
             active=lambda: self.active,
         )
         self.extras = Extras(self)
-        self._begin_as(self.agent_name)
+        if self.agent_name is not None:
+            self.set_agent(self.agent_name)
 
     @property
     def config(self) -> Config:
@@ -241,15 +241,6 @@ class Runtime:
         """Close the connections of models that answer no more; no agent may be using them."""
         while self._left:
             await self._left.pop().provider.aclose()
-
-    def _begin_as(self, name: str | None) -> None:
-        if name is None:
-            return
-        try:
-            self.set_agent(name)
-        except ConfigurationError:
-            self.spawner.close()
-            raise
 
     def set_agent(self, name: str | None) -> None:
         """Let the agent ``name`` work, in agents that are made after this; ``None``: aar itself.

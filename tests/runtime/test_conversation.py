@@ -17,6 +17,7 @@ from aar.protocol.errors import ConfigurationError, UsageError
 from aar.protocol.events import ApprovalRequest, ContextEvent, Event, Notice, Setting, ToolResult, UserMessage
 from aar.runtime import Runtime, open_runtime
 from aar.runtime.conversation import Conversation
+from aar.safety.spawn import ProcessSpawner
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 T = TypeVar("T", bound=Event)
@@ -205,6 +206,21 @@ async def gone_on(tmp_path: Path, **options: Any) -> AsyncIterator[tuple[Runtime
 def told_of(session: Session, kind: type[T]) -> list[T]:
     """Return the stored events of a kind since the session was opened again."""
     return [event for event in session.events(session.opened_seq) if isinstance(event, kind)]
+
+
+def test_a_runtime_that_cannot_be_opened_leaves_no_process_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[ProcessSpawner] = []
+    made: list[ProcessSpawner] = []
+    close = ProcessSpawner.close
+    monkeypatch.setattr(ProcessSpawner, "close", lambda self: (closed.append(self), close(self))[1])
+    monkeypatch.setattr(ProcessSpawner, "keep_from", lambda self, _: made.append(self))
+    (tmp_path / "model.json").write_text('{"steps": [{"text": "Hi."}]}')
+    with pytest.raises(ConfigurationError, match="no agent 'nobody'"):
+        open_runtime(cwd=tmp_path, model=f"scripted/{tmp_path}/model.json", agent="nobody")
+    assert len(made) == 1
+    assert made[0] in closed
 
 
 async def test_a_session_goes_on_with_its_own_model_and_not_with_the_usual_one(tmp_path: Path) -> None:
