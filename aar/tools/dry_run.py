@@ -6,17 +6,20 @@ import asyncio
 import io
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from aar.protocol.errors import AarError, ToolFailure
+from aar.protocol.errors import AarError, ToolCategory, ToolFailure
 from aar.protocol.ports import FileAccess, FileStamp, ToolContext
-from aar.protocol.tool import ToolSpec
+from aar.protocol.tool import ToolOutcome, ToolSpec
 from aar.tools.builtin.common import streaming
+from aar.tools.pending_call import failure
 
 _MOST_S = 2.0
 """Seconds that a look ahead may take; a question without its diff is better than one that does not come."""
+
+_DO_NOT_FIT = frozenset({ToolCategory.NOT_FOUND, ToolCategory.AMBIGUOUS})
 
 
 class DryFiles:
@@ -77,16 +80,32 @@ class DryFiles:
         self._changed[self.resolve(path)] = None
 
 
-async def diff_of(spec: ToolSpec, arguments: Any, context: ToolContext) -> str | None:
-    """Return the unified diff that a call would make; ``None``: it cannot be told, or the call would fail.
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """What a call would come to.
+
+    Attributes:
+        diff: The unified diff that it would make; ``None``: it cannot be told.
+        failure: How it would fail, as its change does not fit the files; ``None``: nothing is known of that.
+    """
+
+    diff: str | None = None
+    failure: ToolOutcome | None = None
+
+
+async def foresee(spec: ToolSpec, arguments: Any, context: ToolContext) -> Foresight:
+    """Return what a call would come to.
 
     Only for tools that touch nothing but ``context.files`` (`ToolSpec.dry_run`).
     """
     if spec.handler is None or not spec.dry_run:
-        return None
+        return Foresight()
     dry = replace(context, files=DryFiles(context.files), checkpointer=None)
     try:
         async with asyncio.timeout(_MOST_S):
-            return (await spec.handler(arguments, dry)).diff
-    except (ToolFailure, AarError, OSError, TimeoutError):
-        return None
+            return Foresight((await spec.handler(arguments, dry)).diff)
+    except ToolFailure as error:
+        told = failure(error.category, error.message) if error.category in _DO_NOT_FIT else None
+        return Foresight(failure=told)
+    except (AarError, OSError, TimeoutError):
+        return Foresight()

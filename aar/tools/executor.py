@@ -20,7 +20,7 @@ from aar.safety.outside import OutsideText
 from aar.safety.policy import SafetyPolicy
 from aar.safety.redact import MARK
 from aar.tools.call_hooks import after_tool, before_tool, tell_context
-from aar.tools.dry_run import diff_of
+from aar.tools.dry_run import Foresight, foresee
 from aar.tools.pending_call import PendingCall, StepResults, batches, failure
 from aar.tools.permission import LogFailure, StepPermissions, Waiting
 from aar.tools.registry import ToolRegistry
@@ -151,15 +151,29 @@ class ToolExecutor:
             waiting=waiting,
             outside=lambda: self.outside.came,
             hooks=self.hooks,
-            preview=lambda item: self._preview(item, emit),
+            foresee=lambda item: self._foresee(item, emit),
         )
 
-    async def _preview(self, item: PendingCall, emit: Emit) -> str | None:
-        """Return what a call would change, for whoever is asked about it."""
+    async def _foresee(self, item: PendingCall, emit: Emit) -> Foresight:
+        """Return what a call would come to, for whoever is asked about it.
+
+        That it would fail is told only of a file that the model may read unasked: the reason quotes it.
+        """
         if item.spec is None or not item.spec.dry_run:
-            return None
-        diff = await diff_of(item.spec, item.arguments, self._make_context(item.call, emit))
-        return diff if diff is None or self._redact is None else self._redact(diff)
+            return Foresight()
+        seen = await foresee(item.spec, item.arguments, self._make_context(item.call, emit))
+        if seen.failure is not None:
+            known = self._could_read(item)
+            return Foresight(failure=self._received(item, item.spec, seen.failure) if known else None)
+        diff = seen.diff if seen.diff is None or self._redact is None else self._redact(seen.diff)
+        return Foresight(diff)
+
+    def _could_read(self, item: PendingCall) -> bool:
+        reader = self.registry.get("read_file")
+        path = item.raw.get("path")
+        if reader is None or not isinstance(path, str):
+            return False
+        return self.policy.decide(reader, {"path": path}, outside=self.outside.came).decision == "allow"
 
     async def _consider(
         self, pending: Sequence[PendingCall], permissions: StepPermissions, *, cut: bool

@@ -12,6 +12,7 @@ from aar.protocol.ids import new_id
 from aar.protocol.ports import Approver, Emit, Hooks
 from aar.protocol.tool import SideEffect, ToolOutcome, ToolSpec
 from aar.safety.policy import Decision, SafetyPolicy
+from aar.tools.dry_run import Foresight
 from aar.tools.pending_call import PendingCall, failure
 from aar.tools.schema import validate_arguments
 
@@ -21,8 +22,8 @@ Waiting = Callable[[bool], None]
 """Told when somebody is asked (true), and when no question is open any more (false)."""
 
 
-Preview = Callable[[PendingCall], Awaitable[str | None]]
-"""``await preview(call)``: the diff that the call would make, as far as it can be told."""
+Foresee = Callable[[PendingCall], Awaitable[Foresight]]
+"""``await foresee(call)``: what it would come to, as far as it can be told."""
 
 
 class StepPermissions:
@@ -36,7 +37,7 @@ class StepPermissions:
         waiting: See `Waiting`.
         outside: Tells whether text from outside has come into the run.
         hooks: May answer a question before it is put to a person.
-        preview: See `Preview`.
+        foresee: See `Foresee`.
     """
 
     def __init__(
@@ -49,10 +50,10 @@ class StepPermissions:
         waiting: Waiting | None = None,
         outside: Callable[[], bool] = lambda: False,
         hooks: Hooks | None = None,
-        preview: Preview | None = None,
+        foresee: Foresee | None = None,
     ) -> None:
         self._hooks = hooks
-        self._preview = preview
+        self._foresee = foresee
         self._outside = outside
         self._policy = policy
         self._approver = approver
@@ -62,12 +63,20 @@ class StepPermissions:
         self._asked: list[PendingCall] = []
 
     async def consider(self, item: PendingCall) -> None:
-        """Judge a call before its turn; a question about it is asked now, not waited for."""
+        """Judge a call before its turn; a question about it is asked now, not waited for.
+
+        Nobody is asked about a call that cannot succeed, whatever the answer: it is refused.
+        """
         if item.spec is None:
             return
         item.decision = self.judge(item.spec, item.raw)
-        if item.decision.decision == "ask" and (self._approver is not None or self._answers(item)):
-            await self._ask(item, item.decision)
+        if item.decision.decision != "ask" or (self._approver is None and not self._answers(item)):
+            return
+        seen = await self._seen(item)
+        if seen.failure is not None and not item.after_effects:
+            item.refusal = seen.failure
+        else:
+            await self._ask(item, item.decision, seen.diff)
 
     def judge(self, spec: ToolSpec, arguments: dict[str, Any]) -> Decision:
         """Return what policy says; a policy that fails says no."""
@@ -96,7 +105,7 @@ class StepPermissions:
         while item.decision.decision == "ask":
             if self._approver is None and not self._answers(item):
                 return self._nobody(item, item.decision)
-            question = item.question or await self._ask(item, item.decision)
+            question = item.question or await self._ask(item, item.decision, (await self._seen(item)).diff)
             await asyncio.wait({question})
             item.question = None
             if question.cancelled():  # withdrawn: another answer settled this question as well
@@ -128,14 +137,17 @@ class StepPermissions:
 
     # --- questions -----------------------------------------------------------------------------------
 
-    async def _ask(self, item: PendingCall, decision: Decision) -> asyncio.Task[Approval]:
+    async def _seen(self, item: PendingCall) -> Foresight:
+        return Foresight() if self._foresee is None else await self._foresee(item)
+
+    async def _ask(self, item: PendingCall, decision: Decision, diff: str | None) -> asyncio.Task[Approval]:
         rule = {"text": decision.rule.text, "layer": decision.rule.layer} if decision.rule else None
         request = ApprovalRequest(
             request_id=new_id(),
             call_id=item.call.call_id,
             tool_name=item.tool_name,
             arguments=item.raw,
-            diff=None if self._preview is None else await self._preview(item),
+            diff=diff,
             wall=self._policy.wall,
             why={"rule": rule, "reasons": list(decision.reasons)},
             proposed_rule=decision.proposed_rule,

@@ -294,6 +294,34 @@ async def test_a_question_shows_what_the_file_would_become_and_nothing_changes_b
     assert (tmp_path / "a.txt").read_text() == "one\n2\n3\n"
 
 
+async def test_nobody_is_asked_about_a_change_that_does_not_fit_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\none\n")
+    turns = [
+        Turn(calls=[call("edit_file", path="a.txt", old_text="one", new_text="1")]),
+        Turn(calls=[call("edit_file", path="a.txt", old_text="two", new_text="2")]),
+        "Done.",
+    ]
+    world = World(tmp_path, turns, mode="ask", person="door")
+    result = await world.start()
+    assert result.stop_reason == "end_turn"
+    assert [item.category for item in world.results] == ["ambiguous", "not_found"]
+    assert world.of("approval_request") == []
+
+
+async def test_of_a_file_that_may_not_be_read_unasked_nothing_is_told_before_the_answer(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.txt").write_text("one\none\n")
+    edit = call("edit_file", path="a.txt", old_text="one", new_text="1")
+    rules = RuleSet.parse("user", ask=("read(a.txt)",))
+    world = World(tmp_path, [Turn(calls=[edit]), "Done."], mode="ask", person="door", rules=[rules])
+    run = world.start()
+    await until(lambda: len(world.agent.approvals.pending) == 1)
+    world.agent.answer(world.agent.approvals.pending[0].request_id, "reject", feedback="no")
+    await run
+    assert [item.category for item in world.results] == ["denied"]
+
+
 async def test_looking_ahead_does_not_count_as_having_read_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     world = World(
