@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aar.config.environment import parse_value
 from aar.protocol.errors import ConfigurationError
@@ -35,9 +35,9 @@ def check_setting(base: Base, key: str, text: str) -> str:
         key == known or (key.startswith("profiles.") and key.endswith(f".{known}")) for known in _KEYS
     ):
         return ""
-    value = parse_value(text)
-    names = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
-    doubts = (doubt(base, name) for name in names if isinstance(name, str) and name.strip())  # pyright: ignore[reportUnknownVariableType]
+    value: object = parse_value(text)
+    names = cast("list[object]", value) if isinstance(value, list) else [value]
+    doubts = (doubt(base, name) for name in names if isinstance(name, str) and name.strip())
     return " ".join(text for text in doubts if text)
 
 
