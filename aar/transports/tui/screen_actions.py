@@ -97,7 +97,7 @@ class ScreenActions(Chrome):
         if conversation is None:
             self._not_yet()
             return
-        from aar.transports.tui.screen_data import SessionFinder, rename_session, session_rows
+        from aar.transports.tui.screen_data import SessionFinder, session_rows
 
         runtime = conversation.runtime
         finder = SessionFinder(runtime)
@@ -105,21 +105,9 @@ class ScreenActions(Chrome):
         async def preview(key: str) -> Content:
             return await asyncio.to_thread(finder.preview, key)
 
-        async def rename(key: str, title: str) -> str:
-            if key != conversation.session.session_id:
-                return await asyncio.to_thread(rename_session, runtime, key, title)
-            conversation.session.rename(title)
-            return title
-
-        async def delete(key: str) -> None:
-            if key == conversation.session.session_id:
-                raise ConfigurationError(
-                    "This is the open session; begin another one (/clear), then delete it."
-                )
-            await asyncio.to_thread(runtime.store.delete, key)
-
         rows = await asyncio.to_thread(session_rows, runtime, conversation.session.session_id)
-        picker = SessionPicker(rows, SessionsDoor(preview, finder.rows, rename, delete))
+        door = SessionsDoor(preview, finder.rows, conversation.rename, conversation.delete)
+        picker = SessionPicker(rows, door)
         taken = await self.push_screen_wait(picker)
         if taken is None:
             return
