@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from aar.core.file_diffs import FileDiff
     from aar.runtime.base import Base
     from aar.runtime.conversation import Conversation
-    from aar.runtime.undo import Undo
 
 _SHOWN: dict[object, str] = {True: "shown", False: "hidden", "auto": "shown on wide terminals"}
 _LAYOUT_PARTS = ("header", "activity", "footer", "panel")
@@ -184,21 +183,17 @@ class ScreenActions(Chrome):
             return
         from aar.transports.tui.screens.diff_view import DiffDoor, DiffView
 
-        def undo() -> Undo:
+        async def load() -> Sequence[FileDiff]:
             from aar.runtime.checkpoints import make_store
             from aar.runtime.undo import Undo
 
+            # Looking does no harm while a run is under way.
             runtime = conversation.runtime
-            return Undo(make_store(runtime.base, runtime.spawner), conversation.session)
-
-        async def load() -> Sequence[FileDiff]:
-            return await undo().changes_since()
+            return await Undo(make_store(runtime.base, runtime.spawner), conversation.session).changes_since()
 
         async def revert(diff: FileDiff, hunks: Sequence[int] | None) -> None:
-            if conversation.running:
-                raise ConfigurationError("A run is under way; interrupt it or wait for its end first.")
             chosen = [hunk.index for hunk in diff.hunks] if hunks is None else hunks
-            await undo().revert_hunks(diff.path, chosen, shown=diff)
+            await conversation.undo.revert_hunks(diff.path, chosen, shown=diff)
 
         self.push_screen(DiffView(DiffDoor(load, revert, self.open_file)))
 

@@ -131,7 +131,6 @@ class ApprovalPanel(QuestionBox, can_focus=True):
                 self._wake_later()
             self.query_one(LinesView).set_lines(self._lines(request))
             self._mark(self._state.chosen)
-        self._fit()
         self._draw()
 
     def _lines(self, request: ApprovalRequest) -> list[Line]:
