@@ -107,11 +107,9 @@ async def _fork(context: Context, argument: str) -> Result:
 
 async def _rename(context: Context, argument: str) -> Result:
     """Give the session another title."""
-    title = one_line(argument, 200)
-    if not title:
+    if not argument.strip():
         raise UsageError("Say the new title: /rename TITLE.")
-    context.session.rename(title)
-    return Text(f"The session is called “{title}” now.")
+    return Text(f"The session is called “{context.session.rename(argument)}” now.")
 
 
 async def _status(context: Context, argument: str) -> Result:

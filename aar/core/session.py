@@ -53,6 +53,7 @@ __all__ = ["Scope", "Session", "Subscription"]
 _INTERRUPTED = "The call was cut off before it had a result. It may have run in part."
 
 
+_MOST_TITLE = 200
 _BUT_REWINDS = frozenset(EVENT_TYPES) - {"rewind"}
 
 
@@ -381,9 +382,15 @@ class Session:
         results = [cut_off(call, category, message) for call in self.totals.open_calls(agent_id)]
         return (emit or self).append(*results) if results else ()
 
-    def rename(self, title: str) -> None:
-        """Give the session another title."""
-        self.append(SessionEvent(action="rename", title=title))
+    def rename(self, title: str) -> str:
+        """Give the session another title, on one line and cut to a length; return it as it is kept.
+
+        Where nothing is left of ``title``, the one that it has stays.
+        """
+        kept = " ".join(title.split())[:_MOST_TITLE]
+        if kept:
+            self.append(SessionEvent(action="rename", title=kept))
+        return kept or self.title
 
     # Who watches
 

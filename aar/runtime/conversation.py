@@ -25,6 +25,7 @@ from aar.protocol.state import StopReason
 from aar.runtime.audit import keep_audit
 from aar.runtime.base import log_failure
 from aar.runtime.parts import Runtime
+from aar.runtime.sessions import rename_stored
 from aar.runtime.titles import Titles
 
 if TYPE_CHECKING:
@@ -397,6 +398,27 @@ class Conversation:
         copy = Session.fork(self.runtime.store, self.session.session_id, at_seq, self.runtime.workspace)
         keep_audit(self.runtime.base, self.runtime.store, copy)
         await self._change(copy)
+
+    async def rename(self, session_id: str, title: str) -> str:
+        """Give this or a stored session another title; return it as it is kept.
+
+        Raises:
+            StorageError: It is open elsewhere, or cannot be written.
+        """
+        if session_id == self.session.session_id:
+            return self.session.rename(title)
+        return await asyncio.to_thread(rename_stored, self.runtime.store, session_id, title)
+
+    async def delete(self, session_id: str) -> None:
+        """Remove a stored session for good.
+
+        Raises:
+            UsageError: It is the one that is open here.
+            StorageError: It is open elsewhere, or the disk refuses.
+        """
+        if session_id == self.session.session_id:
+            raise UsageError("This is the open session; begin another one (/clear), then delete it.")
+        await asyncio.to_thread(self.runtime.store.delete, session_id)
 
     async def _change(self, session: Session) -> None:
         await self.stop()

@@ -35,7 +35,7 @@ def check_setting(base: Base, key: str, text: str) -> str:
         key == known or (key.startswith("profiles.") and key.endswith(f".{known}")) for known in _KEYS
     ):
         return ""
-    value = parse_value(text)
+    value: object = parse_value(text)
     names = cast("list[object]", value) if isinstance(value, list) else [value]
     doubts = (doubt(base, name) for name in names if isinstance(name, str) and name.strip())
     return " ".join(text for text in doubts if text)

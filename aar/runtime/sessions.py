@@ -57,6 +57,19 @@ def find_session(store: SessionStore | MemoryStore, prefix: str) -> str:
         raise ConfigurationError(str(error)) from error
 
 
+def rename_stored(store: SessionStore | MemoryStore, session_id: str, title: str) -> str:
+    """Give a stored session another title; return it as it is kept (see `Session.rename`).
+
+    Raises:
+        StorageError: It is open somewhere, or cannot be written.
+    """
+    session = Session.resume(store, session_id)
+    try:
+        return session.rename(title)
+    finally:
+        session.close()
+
+
 def events_since_opening(store: SessionStore | MemoryStore, session: Session) -> list[Event]:
     """Return what was stored since ``session`` was opened."""
     if session.degraded:

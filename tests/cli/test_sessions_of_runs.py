@@ -78,6 +78,7 @@ def test_sessions_are_shown_copied_renamed_and_deleted(project: Path, hello: str
     found = events(next(path for path in stored() if path.stem == copy))
     assert [event["action"] for event in of_type(found, "session")][:2] == ["start", "fork"]
     assert found[2]["forked_from"] == {"session_id": first, "seq": 2}
+    assert "TITLE is empty" in aar("sessions", "rename", first, " ", cwd=project).err
     assert aar("sessions", "rename", first, "Named", cwd=project).code == 0
     titles = {line["id"]: line["title"] for line in aar("sessions", "list", "--json", cwd=project).lines}
     assert titles == {first: "Named", copy: "Copy"}

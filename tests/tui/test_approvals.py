@@ -347,6 +347,24 @@ async def test_a_key_pressed_twice_does_not_answer_the_question_that_comes_next(
         assert [answer[0] for answer in app.answers] == ["r1", "r2"]
 
 
+async def test_what_is_typed_into_the_box_of_a_question_that_was_withdrawn_answers_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(panel, "STILL_S", 600)
+    app = Desk()
+    async with app.run_test() as pilot:
+        await show(pilot, asked(request_id="r1"), asked(request_id="r2"))
+        await pilot.press("f", *"wh")
+        await show(pilot, asked(request_id="r2"), focus=False)
+        await until(pilot, lambda: app.panel.has_focus)
+        await pilot.press(*"y not")
+        await pilot.pause()
+        assert app.answers == []
+        await pilot.press("tab", "y")
+        await pilot.pause()
+        assert [answer[0] for answer in app.answers] == ["r2"]
+
+
 async def test_another_question_does_not_take_the_place_of_the_one_that_is_read() -> None:
     app = Desk()
     async with app.run_test() as pilot:

@@ -281,8 +281,18 @@ async def test_a_session_is_renamed_and_deleted_in_the_list(project: Path) -> No
         await until(pilot, lambda: "Delete “Renamed there” for good?" in screen_text(app))
         await pilot.press("up")  # another key keeps it
         await until(pilot, lambda: "for good?" not in screen_text(app))
-        await pilot.press("down", "ctrl+d", "ctrl+d")
+        await pilot.press(*"first task")  # found by its words, not by its title
+        await until(pilot, lambda: app.screen.marked and app.screen.marked.title == "Renamed there")
+        await pilot.press("ctrl+d", "ctrl+r")
+        await until(pilot, lambda: isinstance(app.screen, AskText))
+        await pilot.press("escape", "ctrl+d")
+        await until(pilot, lambda: "for good?" in screen_text(app))
+        assert await titles() == {"Renamed here", "Renamed there"}
+        await pilot.press("ctrl+d")
         await until(pilot, lambda: "Renamed there" not in screen_text(app))
+        app.screen.query_one(Input).value = ""
+        await until(pilot, lambda: "Renamed here" in screen_text(app))
+        assert "Renamed there" not in screen_text(app)
         assert await titles() == {"Renamed here"}
 
 

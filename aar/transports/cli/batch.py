@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -119,7 +119,7 @@ def _child(options: dict[str, Any], values: dict[str, Any]) -> ChildOptions:
         if value is True:
             flags.append(flag)
         elif isinstance(value, (tuple, list)):
-            flags += [f"{flag}={item}" for item in value]  # pyright: ignore[reportUnknownVariableType] - click
+            flags += [f"{flag}={item}" for item in cast("Iterable[object]", value)]
         elif value:
             flags.append(f"{flag}={value}")
     return ChildOptions(

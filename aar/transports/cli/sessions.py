@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from aar.protocol.errors import UsageError
 from aar.protocol.events import (
     AssistantMessage,
     ContextEvent,
@@ -100,12 +101,12 @@ def delete(session_id: str, yes: bool) -> None:
 @click.argument("title")
 def rename(session_id: str, title: str) -> None:
     """Give a session another title."""
-    from aar.core.session import Session
+    from aar.runtime.sessions import rename_stored
 
+    if not title.strip():
+        raise UsageError("TITLE is empty; say what the session shall be called.")
     base = open_base()
-    session = Session.resume(base.store(), base.session_id(session_id))
-    session.rename(title)
-    session.close()
+    rename_stored(base.store(), base.session_id(session_id), title)
 
 
 @sessions.command()

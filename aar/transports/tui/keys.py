@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from textual.binding import Binding, BindingType
+from textual.keys import KEY_NAME_REPLACEMENTS
 
 PLACES: Mapping[str, str] = {
     "app": "Everywhere",
@@ -289,12 +290,13 @@ def _unreachable(key: str, action: KeyAction) -> str:
     return ""
 
 
-_SIGNS = {
-    sign: {"/": "slash", "\\": "backslash", "@": "at", "-": "minus", "+": "plus", "_": "underscore"}.get(
-        sign, unicodedata.name(sign).lower().replace("-", "_").replace(" ", "_")
-    )
-    for sign in string.punctuation
-}
+def _sign(sign: str) -> str:
+    """Return Textual's name of a sign."""
+    name = unicodedata.name(sign).lower().replace("-", "_").replace(" ", "_")
+    return KEY_NAME_REPLACEMENTS.get(name, name)
+
+
+_SIGNS = {sign: _sign(sign) for sign in string.punctuation}
 _OTHER_NAMES = {
     "esc": "escape",
     "return": "enter",

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aar.protocol.errors import AarError, ConfigurationError
 from aar.transports.tui.screens.ask_text import AskText
@@ -195,7 +195,7 @@ def _declined(base: Base) -> dict[str, Any]:
         found = json.loads((base.paths.data / _DECLINED).read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _decline(base: Base, root: Path, sha256: str) -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from aar.core.file_diffs import FileDiff
     from aar.runtime.base import Base
     from aar.runtime.conversation import Conversation
-    from aar.runtime.undo import Undo
 
 _SHOWN: dict[object, str] = {True: "shown", False: "hidden", "auto": "shown on wide terminals"}
 _LAYOUT_PARTS = ("header", "activity", "footer", "panel")
@@ -97,7 +96,7 @@ class ScreenActions(Chrome):
         if conversation is None:
             self._not_yet()
             return
-        from aar.transports.tui.screen_data import SessionFinder, rename_session, session_rows
+        from aar.transports.tui.screen_data import SessionFinder, session_rows
 
         runtime = conversation.runtime
         finder = SessionFinder(runtime)
@@ -105,21 +104,9 @@ class ScreenActions(Chrome):
         async def preview(key: str) -> Content:
             return await asyncio.to_thread(finder.preview, key)
 
-        async def rename(key: str, title: str) -> str:
-            if key != conversation.session.session_id:
-                return await asyncio.to_thread(rename_session, runtime, key, title)
-            conversation.session.rename(title)
-            return title
-
-        async def delete(key: str) -> None:
-            if key == conversation.session.session_id:
-                raise ConfigurationError(
-                    "This is the open session; begin another one (/clear), then delete it."
-                )
-            await asyncio.to_thread(runtime.store.delete, key)
-
         rows = await asyncio.to_thread(session_rows, runtime, conversation.session.session_id)
-        picker = SessionPicker(rows, SessionsDoor(preview, finder.rows, rename, delete))
+        door = SessionsDoor(preview, finder.rows, conversation.rename, conversation.delete)
+        picker = SessionPicker(rows, door)
         taken = await self.push_screen_wait(picker)
         if taken is None:
             return
@@ -196,21 +183,17 @@ class ScreenActions(Chrome):
             return
         from aar.transports.tui.screens.diff_view import DiffDoor, DiffView
 
-        def undo() -> Undo:
+        async def load() -> Sequence[FileDiff]:
             from aar.runtime.checkpoints import make_store
             from aar.runtime.undo import Undo
 
+            # Looking does no harm while a run is under way.
             runtime = conversation.runtime
-            return Undo(make_store(runtime.base, runtime.spawner), conversation.session)
-
-        async def load() -> Sequence[FileDiff]:
-            return await undo().changes_since()
+            return await Undo(make_store(runtime.base, runtime.spawner), conversation.session).changes_since()
 
         async def revert(diff: FileDiff, hunks: Sequence[int] | None) -> None:
-            if conversation.running:
-                raise ConfigurationError("A run is under way; interrupt it or wait for its end first.")
             chosen = [hunk.index for hunk in diff.hunks] if hunks is None else hunks
-            await undo().revert_hunks(diff.path, chosen, shown=diff)
+            await conversation.undo.revert_hunks(diff.path, chosen, shown=diff)
 
         self.push_screen(DiffView(DiffDoor(load, revert, self.open_file)))
 

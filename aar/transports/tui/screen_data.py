@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
@@ -41,7 +41,6 @@ _PREVIEW_EVENTS = 120
 _PREVIEW_CHARS = 400
 _MOST_SESSIONS = 1000
 _MOST_HITS = 50
-_MOST_TITLE = 200
 _LEAST_CHARS = 3
 _FOLLOWING = 12
 _SEARCH_DELAY_S = 0.1
@@ -93,23 +92,6 @@ def ago(stamp: str, now: datetime | None = None) -> str:
             count = int(seconds // size)
             return f"{count} {name}{'s' * (count != 1 and name == 'day')}"
     return "now"
-
-
-def rename_session(runtime: Runtime, session_id: str, title: str) -> str:
-    """Give a stored session that is not open another title; return it as it is kept.
-
-    Raises:
-        AarError: It is open somewhere, or cannot be written.
-    """
-    from aar.core.session import Session
-
-    title = one_line(title)[:_MOST_TITLE]
-    session = Session.resume(runtime.store, session_id)
-    try:
-        session.rename(title)
-    finally:
-        session.close()
-    return title
 
 
 def session_preview(runtime: Runtime, session_id: str) -> Content:
@@ -329,7 +311,7 @@ def toml_text(value: object) -> str:
 
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(toml_text(item) for item in list(value)) + "]"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return "[" + ", ".join(map(toml_text, cast("Iterable[object]", value))) + "]"
     return str(value)
 
 

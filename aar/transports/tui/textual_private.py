@@ -140,6 +140,11 @@ def watch_bindings(widget: Widget, changed: Callable[[], None]) -> None:
     signal.subscribe(widget, lambda _: changed())
 
 
+def app_of(widget: Widget) -> App[Any]:
+    """Return the app of ``widget``, whose kind Textual does not tell."""
+    return cast("App[Any]", widget.app)  # pyright: ignore[reportUnknownMemberType]
+
+
 def watch_layout(widget: Widget, changed: Callable[[], None]) -> None:
     """Call ``changed`` after parts of the screen of ``widget`` got other sizes."""
     signal = cast("Signal[Any]", widget.screen.screen_layout_refresh_signal)  # pyright: ignore[reportUnknownMemberType]
@@ -159,7 +164,7 @@ async def run_own_key(widget: Widget, event: events.Key, *, letters: bool = Fals
     """
     if event.is_printable and not letters:
         return False
-    app = cast("App[Any]", widget.app)  # pyright: ignore[reportUnknownMemberType]
+    app = app_of(widget)
     own = widget._bindings.copy()  # pyright: ignore[reportPrivateUsage]
     if app._keymap:  # pyright: ignore[reportPrivateUsage]
         own.apply_keymap(app._keymap)  # pyright: ignore[reportPrivateUsage]

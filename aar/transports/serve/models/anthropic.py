@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import Field
 from starlette.requests import Request
@@ -76,7 +76,7 @@ def _block(block: dict[str, Any], place: int) -> TextBlock | ImageBlock:
     if kind == "text" and isinstance(text, str):
         return TextBlock(text=text)
     if kind == "image" and isinstance(source, dict):
-        told: dict[str, Any] = source  # pyright: ignore[reportUnknownVariableType]
+        told = cast("dict[str, Any]", source)
         return image(told.get("media_type"), told.get("data"))
     raise UsageError(f"messages.{place}: content is text, or an image in base64.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import Field
 from starlette.requests import Request
@@ -98,8 +98,8 @@ def _part(part: dict[str, Any], place: int) -> TextBlock | ImageBlock:
     kind, text = part.get("type"), part.get("text")
     if kind == "text" and isinstance(text, str):
         return TextBlock(text=text)
-    address: Any = part.get("image_url")
-    url = address.get("url") if isinstance(address, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    address = part.get("image_url")
+    url = cast("dict[str, Any]", address).get("url") if isinstance(address, dict) else None
     if kind == "image_url" and isinstance(url, str) and url.startswith("data:"):
         head, _, data = url[5:].partition(",")
         return image(head.removesuffix(";base64"), data)

@@ -119,17 +119,18 @@ class ApprovalPanel(QuestionBox, can_focus=True):
                 self.post_message(self.Left())
             return
         if request.request_id != self._shown_id:
+            # Also what goes on being typed into the box of a question that is gone is meant for that one.
+            has_keys = self.has_focus or bool(self._asked)
             if self._asked:
                 self._close_input()
                 self.focus()
             self._shown_id = request.request_id
             self._wake_at = 0.0
-            if self.has_focus and not by_key:
+            if has_keys and not by_key:
                 self._wake_at = time.monotonic() + STILL_S
                 self._wake_later()
             self.query_one(LinesView).set_lines(self._lines(request))
             self._mark(self._state.chosen)
-        self._fit()
         self._draw()
 
     def _lines(self, request: ApprovalRequest) -> list[Line]:
@@ -177,7 +178,7 @@ class ApprovalPanel(QuestionBox, can_focus=True):
         if value and self._timer is not None:
             # Who has been here and left comes back by a key of their own.
             self._timer.stop()
-        if value:
+        if not value:
             self._wake_at = 0.0
         if value and self._wants_text():
             self.call_later(self.action_write, "answer")

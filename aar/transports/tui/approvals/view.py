@@ -243,7 +243,7 @@ def edited(request: ApprovalRequest, text: str) -> dict[str, Any]:
         raise ValueError(f"This is not JSON: {error}.") from None
     if not isinstance(value, dict):
         raise ValueError("The arguments must be a JSON object in { }.")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    return cast("dict[str, Any]", value)
 
 
 def _text_argument(request: ApprovalRequest) -> str | None:

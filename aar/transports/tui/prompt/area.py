@@ -29,7 +29,7 @@ from aar.transports.tui.prompt.images import dropped_paths
 from aar.transports.tui.prompt.popup import CompletionPopup
 from aar.transports.tui.prompt.recall import Recall
 from aar.transports.tui.prompt.vim import VimKeys
-from aar.transports.tui.textual_private import run_own_key
+from aar.transports.tui.textual_private import app_of, run_own_key
 
 _MODIFIED_ENTER = frozenset({"shift+\r", "ctrl+\r"})
 """Enter with a modifier, as terminals with xterm's ``modifyOtherKeys`` send it."""
@@ -137,7 +137,7 @@ class PromptArea(ChipArea, inherit_bindings=False):
     def place_cursor(self) -> None:
         """Move the terminal's own cursor to the caret, for input methods."""
         if self.has_focus:
-            self.app.cursor_position = self.cursor_screen_offset  # pyright: ignore[reportUnknownMemberType]
+            app_of(self).cursor_position = self.cursor_screen_offset
 
     # --- keys ------------------------------------------------------------------------------------------
 

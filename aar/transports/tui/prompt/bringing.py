@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from aar.runtime.conversation import Conversation
 
-_STARTING = "One moment, aar is still starting."
+STARTING = "One moment, aar is still starting."
 
 
 class Bringing:
@@ -70,7 +70,7 @@ class Bringing:
     def open_editor(self, text: str) -> None:
         """Edit the prompt in the user's editor."""
         if (conversation := self._conversation()) is None:
-            self._tell(_STARTING)
+            self._tell(STARTING)
         else:
             self._app.run_worker(self._edit(conversation, text), exit_on_error=False)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from textual.app import ComposeResult
 
 from aar.transports.tui.prompt.area import PromptArea
-from aar.transports.tui.prompt.bringing import Bringing
+from aar.transports.tui.prompt.bringing import STARTING, Bringing
 from aar.transports.tui.prompt.chips import Chips
 from aar.transports.tui.prompt.hint import HintLine
 from aar.transports.tui.prompt.keeping import Keeper
@@ -37,7 +37,6 @@ REWIND_S = 0.6
 QUIT_S = 2.0
 """Seconds within which a second Ctrl+C leaves."""
 _SETTLED_S = 0.05
-_STARTING = "One moment, aar is still starting."
 
 
 class PromptController:
@@ -317,7 +316,7 @@ class PromptController:
 
     async def _open_history(self) -> None:
         if self.panels is None:
-            self.hint.tell(_STARTING)
+            self.hint.tell(STARTING)
             return
         entries = await self._keeper.entries()
         query = self.area.text if len(self.area.text.split()) <= 3 else ""

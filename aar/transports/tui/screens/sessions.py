@@ -16,6 +16,7 @@ from aar.transports.tui.keys import bindings
 from aar.transports.tui.one_line import one_line
 from aar.transports.tui.screens.ask_text import AskText
 from aar.transports.tui.screens.picker import Picker, Row
+from aar.transports.tui.textual_private import app_of
 
 _MOST_NAME = 40
 
@@ -57,12 +58,14 @@ class SessionPicker(Picker):
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Forget the wish to delete another session."""
         row = self.marked
-        if self._doomed and (row is None or row.key != self._doomed):
-            self._doomed = ""
-            self.tell()
+        if row is None or row.key != self._doomed:
+            self._forget()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Forget the wish to delete a session."""
+        self._forget()
+
+    def _forget(self) -> None:
         if self._doomed:
             self._doomed = ""
             self.tell()
@@ -70,11 +73,12 @@ class SessionPicker(Picker):
     @work(exclusive=True, group="change")
     async def action_rename(self) -> None:
         """Give the marked session another title."""
+        self._forget()
         row = self.marked
         if row is None:
             return
         ask = AskText("Title of this session", "", one_line(row.title))
-        title = await self.app.push_screen_wait(ask)  # pyright: ignore[reportUnknownMemberType] - any app
+        title = await app_of(self).push_screen_wait(ask)
         if title is None or title == row.title:
             return
         try:
@@ -82,8 +86,7 @@ class SessionPicker(Picker):
         except AarError as error:
             self.tell(one_line(str(error)), warning=True)
             return
-        self._replace(row, replace(row, title=told))
-        self.tell()
+        self._replace(row.key, told)
 
     @work(exclusive=True, group="change")
     async def action_delete(self) -> None:
@@ -104,13 +107,16 @@ class SessionPicker(Picker):
         except AarError as error:
             self.tell(one_line(str(error)), warning=True)
             return
-        self._replace(row, None)
-        self.tell()
+        self._replace(row.key, None)
 
-    def _replace(self, old: Row, new: Row | None) -> None:
-        place = self._found.index(old)
+    def _replace(self, key: str, title: str | None) -> None:
+        """Show a session with another title, or no more; the list may be another one by now."""
+        place = self.query_one(OptionList).highlighted or 0
         for rows in (self._rows, self._found):
-            if old in rows:
-                rows[rows.index(old) : rows.index(old) + 1] = [] if new is None else [new]
-        nearest = self._found[min(place, len(self._found) - 1)] if self._found else None
-        self._fill(nearest)
+            rows[:] = [
+                row if row.key != key else replace(row, title=title or row.title)
+                for row in rows
+                if row.key != key or title is not None
+            ]
+        self._fill(self._found[min(place, len(self._found) - 1)] if self._found else None)
+        self.tell()

@@ -6,17 +6,17 @@ One widget however many blocks there are: no layout, no mounting. What keys and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual.app import App
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
+from aar.transports.tui.textual_private import app_of
 from aar.transports.tui.transcript.document import Document
 from aar.transports.tui.transcript.finder import Finder
 from aar.transports.tui.transcript.paint import overlay, put_right, strip_of
@@ -205,7 +205,7 @@ class TranscriptLines(Widget, inherit_bindings=False):
     def palette(self) -> Palette:
         """Styles of the present theme."""
         if self._palette is None:
-            app = cast("App[Any]", self.app)  # pyright: ignore[reportUnknownMemberType] (as Textual types it)
+            app = app_of(self)
             background = self.background_colors[1]
             now = (app.theme, background)
             if now != self._palette_of:
